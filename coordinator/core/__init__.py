@@ -1,0 +1,1 @@
+"""Pure decisions about Missions: no clock, no chance, no Redis."""

@@ -1,0 +1,131 @@
+"""The same two reports by a plain single process, as simple as it goes, and their comparison with the Missions'."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import json
+import tokenize
+import warnings
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+DIFFERENCE_LINES_MAX = 60
+LINE_CHARS_MAX = 200
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError)
+
+
+def compute(root: Path, paths: Iterable[str]) -> dict[str, Any]:
+    """Both reports over the files below `root`: {"index": ..., "audit": ...}."""
+    rows: dict[str, Any] = {}
+    unreadable = unparsable = untokenised = lines = words = functions = classes = tokens = comments = 0
+    long_lines: list[tuple[int, str, int, str]] = []
+    with_tabs: list[str] = []
+    with_tabs_in_text_only: list[str] = []
+    for path in sorted(paths):
+        try:
+            raw = (root / path).read_bytes()
+        except OSError:
+            rows[path] = None
+            unreadable += 1
+            continue
+        row: dict[str, Any] = {"sha256": hashlib.sha256(raw).hexdigest()}
+        row["lines"] = len(raw.splitlines())
+        row["words"] = len(raw.split())
+        row["functions"], row["classes"] = _definitions(raw)
+        rows[path] = row
+        lines += row["lines"]
+        words += row["words"]
+        if row["functions"] is None:
+            unparsable += 1
+        else:
+            functions += row["functions"]
+            classes += row["classes"]
+
+        for number, line in enumerate(raw.splitlines(), start=1):
+            text = line.decode("utf-8", "replace")
+            long_lines.append((-len(text), path, number, text[:60]))
+        long_lines = sorted(long_lines)[:50]
+        found = _tokens(raw)
+        if found is None:
+            untokenised += 1
+        else:
+            tokens += len(found)
+            comments += len([token for token in found if token.type == tokenize.COMMENT])
+        if b"\t" in raw:
+            outside = raw.count(b"\t") - sum(token.string.count("\t") for token in found or () if _is_text(token))
+            (with_tabs if outside else with_tabs_in_text_only).append(path)
+    index = {
+        "files": rows,
+        "totals": {
+            "files": len(rows),
+            "unreadable": unreadable,
+            "unparsable": unparsable,
+            "lines": lines,
+            "words": words,
+            "functions": functions,
+            "classes": classes,
+        },
+    }
+    audit = {
+        "files": len(rows),
+        "unreadable": unreadable,
+        "unparsable": untokenised,
+        "tokens": tokens,
+        "comments": comments,
+        "longest_lines": [[path, number, -length, text] for length, path, number, text in long_lines],
+        "files_with_tabs": with_tabs,
+        "files_with_tabs_in_text_only": with_tabs_in_text_only,
+    }
+    return {"index": index, "audit": audit}
+
+
+def _definitions(raw: bytes) -> tuple[int | None, int | None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(raw)
+    except BROKEN:
+        return None, None
+    functions = classes = 0
+    for node in ast.walk(tree):
+        functions += isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        classes += isinstance(node, ast.ClassDef)
+    return functions, classes
+
+
+def _tokens(raw: bytes) -> list[tokenize.TokenInfo] | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return list(tokenize.tokenize(BytesIO(raw).readline))
+    except BROKEN:
+        return None
+
+
+def _is_text(token: tokenize.TokenInfo) -> bool:
+    name = tokenize.tok_name[token.type]
+    return name in ("STRING", "COMMENT") or name.endswith("STRING_MIDDLE")
+
+
+def canonical(report: object) -> bytes:
+    """The one form in which two reports are compared: JSON with sorted keys, no blanks, UTF-8."""
+    return json.dumps(report, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def difference(expected: object, got: object) -> str:
+    """'' where both are equal byte for byte in canonical form, else a bounded unified diff, plain computation first."""
+    if canonical(expected) == canonical(got):
+        return ""
+    before, after = (
+        json.dumps(report, sort_keys=True, ensure_ascii=False, indent=1).splitlines() for report in (expected, got)
+    )
+    lines = [
+        line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + " ..."
+        for line in difflib.unified_diff(before, after, "plain computation", "Missions", lineterm="", n=1)
+    ]
+    more = len(lines) - DIFFERENCE_LINES_MAX
+    return "\n".join([*lines[:DIFFERENCE_LINES_MAX], *([f"... and {more} lines more"] if more > 0 else [])])

@@ -1,0 +1,1 @@
+"""What both wings must agree on: nouns, states, errors, names, and the store."""

@@ -1,0 +1,78 @@
+"""The error tree, by who must act. Each error carries its protocol code (protocol.md, section 3)."""
+
+from __future__ import annotations
+
+
+class TreadleError(Exception):
+    """The root. `code` is the protocol's error code, `retryable` says whether the same call may succeed later."""
+
+    code: str = "INTERNAL_ERROR"
+    retryable: bool = False
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class Refused(TreadleError):
+    """The store holds something newer, or the state does not allow it: re-read, then decide again."""
+
+    code = "INVALID_STATE_TRANSITION"
+
+
+class Stale(Refused):
+    """The caller was replaced: its session, ownership or lease is no longer the current one ("fenced")."""
+
+    code = "AUTH_STALE_SESSION"
+
+
+class StoreChanged(Refused):
+    """The server is not the one this session was opened on (restart, failover): open a new session."""
+
+    code = "STORE_CHANGED"
+    retryable = True
+
+
+class Misuse(TreadleError):
+    """The caller's own code, file or setting is wrong. The message names the field, the value and the bound."""
+
+    code = "SCHEMA_VALIDATION_FAILED"
+
+
+class Corrupt(TreadleError):
+    """Bytes that cannot be trusted: stop with this Group, never skip."""
+
+    code = "PROTOCOL_VIOLATION"
+
+
+class Unavailable(TreadleError):
+    """The store cannot answer now: wait and try again. Nothing is wrong with the call itself."""
+
+    code = "INTERNAL_ERROR"
+    retryable = True
+
+
+class ReplyLost(Unavailable):
+    """The call may or may not have run: repeat it byte for byte, its action id makes that safe."""
+
+
+class Backpressure(Unavailable):
+    """The store is full for new work; finishing still works (design.md 3.3)."""
+
+    code = "BACKPRESSURE"
+
+
+STALE_CODES = frozenset(
+    {"AUTH_STALE_SESSION", "AUTH_STALE_COORDINATOR", "MEMBERSHIP_STALE", "WORK_STALE_OWNERSHIP", "WORK_LEASE_EXPIRED"}
+)
+"""What the texts call FENCED: a refusal of something that was current once."""
+
+
+def refusal(code: str, message: str) -> Refused:
+    """The exception for a refusal code of the store."""
+    if code in STALE_CODES:
+        return Stale(message, code=code)
+    if code == StoreChanged.code:
+        return StoreChanged(message)
+    return Refused(message, code=code)

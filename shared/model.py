@@ -1,0 +1,315 @@
+"""The nouns: frozen values that both wings and the store agree on.
+
+Times are milliseconds since the Unix epoch in the store's own time (`..._ms`); no client clock ever decides.
+Ids that travel to the store are tokens: percent-encoded, so they hold no space, colon, brace or slash (`shared.names`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+MissionId = NewType("MissionId", str)
+"""A Mission's id as its submitter wrote it, in any script."""
+GroupId = NewType("GroupId", str)
+"""The token of a Mission's one Group: the encoded Mission id (MSN-001: stable for life)."""
+ItemId = NewType("ItemId", str)
+"""The token of a WorkItem, unique inside its Group."""
+AgentId = NewType("AgentId", str)
+"""The token of an Agent: one runtime per Agent identity (CONTEXT, R35)."""
+Capability = NewType("Capability", str)
+LeaseId = NewType("LeaseId", str)
+EventId = NewType("EventId", str)
+
+
+class ItemState(StrEnum):
+    """The nine states of a WorkItem (protocol.md 2)."""
+
+    OPEN = "open"
+    OFFERED = "offered"
+    QUEUED = "queued"
+    ACTIVE = "active"
+    BLOCKED = "blocked"
+    SUBMITTED = "submitted"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class MissionState(StrEnum):
+    """The states of a Mission (protocol.md 2)."""
+
+    ACTIVE = "active"
+    AWAITING_APPROVAL = "awaiting_approval"
+    APPROVED = "approved"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Urgency(StrEnum):
+    """What a Coordinator may say of an item; it orders its own Group only (C3)."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    NORMAL = "normal"
+    ROUTINE = "routine"
+
+
+class EventKind(StrEnum):
+    """The kinds a Group's log holds so far: the protocol's own words, and the extensions of `EXTENSION_KINDS`."""
+
+    MISSION_CREATED = "mission.created"
+    MISSION_SUBMITTED = "mission.submitted_for_approval"
+    MISSION_APPROVED = "mission.approved"
+    MISSION_TERMINATED = "mission.terminated"
+    AUTHORIZED = "work.authorized"
+    OFFERED = "work.offer.created"
+    ACCEPTED = "work.offer.accepted"
+    STARTED = "work.started"
+    PROGRESS_SAVED = "work.progress_saved"
+    CHECKPOINTED = "work.checkpointed"
+    RELEASED = "work.released"
+    LAPSED = "work.lease_lapsed"
+    REQUEUED = "work.requeued"
+    SUBMITTED = "work.submitted"
+    RESULT_ACCEPTED = "work.result.accepted"
+    FAILED = "work.failed"
+    CANCELLED = "work.cancelled"
+
+
+EXTENSION_KINDS = frozenset({EventKind.PROGRESS_SAVED, EventKind.RELEASED, EventKind.LAPSED, EventKind.REQUEUED})
+"""Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
+
+EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
+    EventKind.MISSION_CREATED: ("digest", "account", "weight", "class", "items"),
+    EventKind.MISSION_SUBMITTED: ("revision",),
+    EventKind.MISSION_APPROVED: ("basis",),
+    EventKind.MISSION_TERMINATED: ("reason",),
+    EventKind.AUTHORIZED: ("capability", "width", "dependencies"),
+    EventKind.OFFERED: ("capability", "cause"),
+    EventKind.ACCEPTED: ("epoch", "start_by_ms"),
+    EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
+    EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
+    EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
+    EventKind.RELEASED: ("epoch", "reason"),
+    EventKind.LAPSED: ("epoch", "agent", "what", "at_ms"),
+    EventKind.REQUEUED: ("epoch", "agent", "session", "reason"),
+    EventKind.SUBMITTED: ("epoch", "digest", "size"),
+    EventKind.RESULT_ACCEPTED: ("epoch", "basis"),
+    EventKind.FAILED: ("epoch", "digest"),
+    EventKind.CANCELLED: ("reason",),
+}
+"""The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a Group's log. Its Event ID is derived: the same entry has the same id wherever it is read."""
+
+    group: GroupId
+    incarnation: int
+    seq: int
+    kind: EventKind
+    at_ms: int
+    item: ItemId | None
+    by: str
+    """Who caused it: `agent@session`, an actor's token, `timer`, or `policy`."""
+    data: tuple[str, ...] = ()
+    payload: bytes = b""
+
+    @property
+    def event_id(self) -> EventId:
+        return EventId(f"{self.group}.{self.incarnation}.{self.seq}")
+
+    def get(self, name: str) -> str:
+        """The data token called `name` in `EVENT_FIELDS`; KeyError where this kind has none of that name."""
+        try:
+            return self.data[EVENT_FIELDS[self.kind].index(name)]
+        except (ValueError, IndexError):
+            raise KeyError(f"{self.kind} {self.event_id} has no {name!r}") from None
+
+
+STARTS_EPOCH_MS = 1_735_689_600_000
+"""Starts are summed relative to 2025-01-01, so that the sums stay exact integers (design.md 3.10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The service of one node (Group, account or class), over all Workers, in slot-milliseconds (scheduler.md, rule 1)."""
+
+    used_ms: int = 0
+    """Of the runs that ended."""
+    running: int = 0
+    """Sum of the widths that run now."""
+    starts_ms: int = 0
+    """Sum of width * (start - STARTS_EPOCH_MS) of what runs now."""
+    estimate_ms: int = 0
+    """Sum of width * e^ of what runs now, e^ being what it was at each start."""
+    typical_ms: int = 0
+    """e^: the running estimate of one run, in milliseconds; 0 is cold."""
+    offset: int = 0
+    """Virtual time given at entries, in slot-milliseconds per unit of weight."""
+    entry: int = 0
+    """How often this node became ready after it was not."""
+    entry_ms: int = 0
+    served: bool = False
+    """Whether something was accepted since that entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """What a Worker knows of one Group's takeable work of one capability, as of a directory version."""
+
+    partition: int
+    group: GroupId
+    capability: Capability
+    takeable: int
+    """How many items may be taken now; 0 is a tombstone."""
+    head: str
+    """The sort key of the first one, '' where none."""
+    account: str
+    weight: float
+    priority_class: str
+    usage: Usage
+    code: str = ""
+    """Why a take got nothing: '' (nothing asked or something given), EMPTY, PAUSED, LOG_FOREIGN, LOG_REBORN, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """A WorkItem to be created. `inputs` and `contract` are msgpack bytes; `contract` is empty where all is default."""
+
+    item: ItemId
+    capability: Capability
+    inputs: bytes
+    contract: bytes = b""
+    after: tuple[ItemId, ...] = ()
+    width: int = 1
+    urgency: Urgency = Urgency.NORMAL
+    business_impact: int = 0
+    deadline_ms: int = 0
+    """0: none of its own."""
+    start_by_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class NewMission:
+    """A Mission to be created, its items in topological order. `digest` tells two contents under one id apart."""
+
+    mission: MissionId
+    group: GroupId
+    digest: str
+    actor: str
+    objective: str
+    account: str
+    weight: float
+    priority_class: str
+    deadline_ms: int
+    items: tuple[NewItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a submission was answered, the same each time it is repeated."""
+
+    mission: MissionId
+    group: GroupId
+    partition: int
+    created_ms: int
+    items: int
+    repeated: bool
+    no_worker: tuple[Capability, ...]
+    """Capabilities that no live Worker offers now: their items wait with reason NO_WORKER."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """An Execution Lease as granted (WRK-013), with its fencing token."""
+
+    lease_id: LeaseId
+    group: GroupId
+    item: ItemId
+    agent: AgentId
+    session_epoch: int
+    ownership_epoch: int
+    number: int
+    """How many leases this item has had, this one included: also the attempt number."""
+    expires_ms: int
+    incarnation: int
+    replid: str
+
+    @property
+    def token(self) -> tuple[int, int, int, str]:
+        """The fencing token: (incarnation, Ownership Epoch, lease number, replid), design.md 3.11."""
+        return (self.incarnation, self.ownership_epoch, self.number, self.replid)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One WorkItem given to a Worker by a take: accepted, and started where `lease` is there."""
+
+    partition: int
+    group: GroupId
+    item: ItemId
+    capability: Capability
+    width: int
+    ownership_epoch: int
+    start_by_ms: int
+    seq: int
+    """The sequence of its `work.offer.accepted` Event; `work.started` is the next."""
+    lease: Lease | None
+    checkpoint_number: int
+    after: tuple[ItemId, ...]
+    inputs: bytes
+    contract: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One runtime of an Agent, current until a newer one is opened (R42)."""
+
+    agent: AgentId
+    epoch: int
+    lease_ttl_ms: int
+    capabilities: tuple[Capability, ...]
+    replid: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissionView:
+    """A Mission as the store has it now."""
+
+    mission: MissionId
+    group: GroupId
+    partition: int
+    state: MissionState
+    objective: str
+    owner: str
+    account: str
+    weight: float
+    created_ms: int
+    ended_ms: int
+    deadline_ms: int
+    total: int
+    verified: int
+    failed: int
+    cancelled: int = 0
+    last_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """A WorkItem as the store has it now."""
+
+    mission: MissionId
+    item: ItemId
+    state: ItemState
+    capability: Capability
+    owner: AgentId | None
+    ownership_epoch: int
+    lease_number: int
+    dependencies_left: int
+    failure: bytes = b""
+    result: bytes | None = field(default=None, repr=False)

@@ -1,0 +1,42 @@
+"""Names as people write them, and tokens as the store keeps them.
+
+A token is the name percent-encoded: only letters, digits and `_.-~%` are left, so a hostile name (braces, colons, spaces,
+control characters, any script) can neither leave its partition's hash tag nor break a packed reply. The encoding is reversible.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+from .errors import Misuse
+
+NAME_BYTES_MAX = 256
+TOKEN_CHARS_MAX = 768
+CAPABILITY = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
+
+
+def token(name: str, *, field: str) -> str:
+    """The token of `name`; Misuse naming `field` where it is empty, too long or not valid Unicode."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise Misuse(f"{field}: holds a lone surrogate at {name[:40]!a}; use valid Unicode") from None
+    if not 1 <= size <= NAME_BYTES_MAX:
+        raise Misuse(f"{field}: {size} bytes, must be 1 to {NAME_BYTES_MAX}")
+    return quote(name, safe="")
+
+
+def name_of(token_: str) -> str:
+    """The name a token was made from."""
+    return unquote(token_)
+
+
+def check_capability(value: str, *, field: str) -> str:
+    """`value`, if it is a well-formed capability name; Misuse otherwise."""
+    if not CAPABILITY.fullmatch(value):
+        raise Misuse(
+            f"{field}: {value[:80]!r} is not a capability name; use 1 to 64 of a-z, 0-9, '.', '_', '-', "
+            "beginning and ending with a letter or digit"
+        )
+    return value

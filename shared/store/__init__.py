@@ -1,0 +1,49 @@
+"""The only room that speaks Redis."""
+
+from .authority import Authority, Held, Look, RenewalDoor, Wake
+from .connection import Endpoint, Lineage, RedisEndpoint
+from .operations import (
+    Bell,
+    Envelope,
+    Fail,
+    Operation,
+    Outcome,
+    Release,
+    Save,
+    Start,
+    Submit,
+    Take,
+    Turn,
+    TurnReply,
+    Yield,
+    events_of,
+    payload_size,
+)
+from .store import Store
+
+__all__ = [
+    "Authority",
+    "Bell",
+    "Endpoint",
+    "Envelope",
+    "Fail",
+    "Held",
+    "Lineage",
+    "Look",
+    "Operation",
+    "Outcome",
+    "RedisEndpoint",
+    "Release",
+    "RenewalDoor",
+    "Save",
+    "Start",
+    "Store",
+    "Submit",
+    "Take",
+    "Turn",
+    "TurnReply",
+    "Wake",
+    "Yield",
+    "events_of",
+    "payload_size",
+]

@@ -1,0 +1,219 @@
+"""The Group Authority as a Worker meets it: one typed method per transaction (design.md 3.3)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import Refused, Stale, StoreChanged, TreadleError
+from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
+from . import keys, views
+from .connection import BLOCK_MARGIN_S, Link, SyncLink
+from .operations import Bell, Envelope, Turn, TurnReply, parse_entries, parse_grant, parse_turn
+from .store import FencedCall, Store
+
+TICK_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What changed in a partition's directory. `full`: forget what was known before."""
+
+    envelope: Envelope
+    full: bool
+    more: bool
+    version: int
+    entries: tuple[DirectoryEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease to renew."""
+
+    partition: int
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What woke a Worker: a token (capability, Group, hop) or a doorbell."""
+
+    partition: int
+    token: str | None
+    bell: Bell | None
+
+
+def capability_set(capabilities: Sequence[Capability]) -> str:
+    """The name of a set of capabilities: the same for every session that registers the same ones."""
+    return hashlib.sha256(",".join(sorted(capabilities)).encode()).hexdigest()[:16]
+
+
+class Authority:
+    """A Worker's door to the store, for one session at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._wake_link: Link | None = None
+
+    async def open_session(
+        self, agent: AgentId, capabilities: Sequence[Capability], *, lease_ttl_ms: int, nonce: str
+    ) -> tuple[Session, list[Grant]]:
+        """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
+
+        Gives the session and what the Agent's older one held, requeued under it. Stale where a newer one was opened meanwhile.
+        """
+        home = self.store.partition_of(agent)
+        replid = self.store.replid
+        answer = await self.store.call("open_session", home, (agent, nonce))
+        session = Session(agent, int(answer[1]), lease_ttl_ms, tuple(sorted(capabilities)), replid)
+        pending = list(range(self.store.partitions))
+        grants: list[Grant] = []
+        arguments = (agent, session.epoch, lease_ttl_ms, capability_set(capabilities), ",".join(session.capabilities))
+        while pending:
+            answers = await self.store.call_each([("install_session", p, (replid, *arguments)) for p in pending])
+            again: list[int] = []
+            for partition, reply in zip(pending, answers, strict=True):
+                if isinstance(reply, TreadleError):
+                    raise reply
+                if reply[1] == b"more":
+                    again.append(partition)
+                envelope = Envelope.parse(reply[0])
+                bodies = iter(reply[3:])
+                grants += [
+                    parse_grant(
+                        line,
+                        bodies,
+                        partition=partition,
+                        agent=agent,
+                        session=session.epoch,
+                        incarnation=envelope.incarnation,
+                        replid=replid,
+                    )
+                    for line in reply[2].decode().splitlines()
+                ]
+            pending = again
+        return session, grants
+
+    async def close_session(self, session: Session) -> None:
+        """Ends the session in every partition; what it still holds is offered to others."""
+        pending = list(range(self.store.partitions))
+        while pending:
+            calls = [("close_session", p, (session.replid, session.agent, session.epoch)) for p in pending]
+            again: list[int] = []
+            for partition, reply in zip(pending, await self.store.call_each(calls), strict=True):
+                if isinstance(reply, Stale | StoreChanged):
+                    continue
+                if isinstance(reply, TreadleError):
+                    raise reply
+                if reply[1] == b"more":
+                    again.append(partition)
+            pending = again
+
+    async def turns(self, session: Session, turns: Sequence[Turn]) -> list[TurnReply | TreadleError]:
+        """Carries out one turn per partition, in one pipeline. ReplyLost: repeat the same turns."""
+        calls = [("turn", turn.partition, turn.arguments(session)) for turn in turns]
+        answers = await self.store.call_each(calls)
+        return [
+            answer if isinstance(answer, TreadleError) else parse_turn(turn, session, answer)
+            for turn, answer in zip(turns, answers, strict=True)
+        ]
+
+    async def tick(self, partition: int, *, most: int = TICK_MAX) -> tuple[Envelope, int]:
+        """Carries out what is due in a partition; gives the envelope and how many entries that were."""
+        reply = await self.store.call("tick", partition, (most,))
+        return Envelope.parse(reply[0]), int(reply[1])
+
+    async def look(self, since: dict[int, int], capabilities: Sequence[Capability]) -> dict[int, Look]:
+        """The directory's changes of each partition since the version known of it (0: everything), one page each."""
+        partitions = sorted(since)
+        calls: list[FencedCall] = [("look", p, (self.store.replid, since[p], 0, *capabilities)) for p in partitions]
+        found: dict[int, Look] = {}
+        for partition, reply in zip(partitions, await self.store.call_each(calls), strict=True):
+            if isinstance(reply, TreadleError):
+                raise reply
+            found[partition] = await self._pages(partition, reply, capabilities)
+        return found
+
+    async def _pages(self, partition: int, reply: list[bytes], capabilities: Sequence[Capability]) -> Look:
+        entries: list[DirectoryEntry] = []
+        full = reply[1].startswith(b"full")
+        while True:
+            _, more, version = reply[1].split()
+            entries += parse_entries(reply[2], partition)
+            if more != b"more":
+                return Look(Envelope.parse(reply[0]), full, False, int(version), tuple(entries))
+            reply = await self.store.call("look", partition, (int(version), 1, *capabilities))
+
+    async def read(self, partition: int, wanted: Sequence[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
+        """Bodies of items (`in`, `ck`, `rs`, `fl`), None where there is none; 64 a call."""
+        found: list[bytes | None] = []
+        for start in range(0, len(wanted), 64):
+            flat = [part for triple in wanted[start : start + 64] for part in triple]
+            reply = await self.store.call("read", partition, flat)
+            found += [None if raw == b"-" else raw[1:] for raw in reply[1:]]
+        return found
+
+    async def read_log(self, group: GroupId, *, after: int) -> list[Event]:
+        return await self.store.read_log(group, after=after)
+
+    async def wait(self, session: Session, *, tokens: bool, timeout_s: float) -> Wake | None:
+        """What rings next for this Worker, on a connection of its own; None at the time-out.
+
+        `tokens` is False while no slot is free, so that a busy Worker does not swallow a token meant for an idle one.
+        """
+        if self._wake_link is None:
+            self._wake_link = Link(self.store.endpoint, timeout_s=timeout_s + BLOCK_MARGIN_S)
+            self._wake_link.expect(session.replid)
+        names: dict[str, int] = {}
+        chosen = capability_set(session.capabilities)
+        for partition in range(self.store.partitions):
+            base = self.store.base(partition)
+            names[keys.inbox(base, session.agent)] = partition
+            if tokens:
+                names[keys.wake(base, chosen)] = partition
+        found = await self._wake_link.run(lambda client: views.pop(client, list(names), timeout_s))
+        if found is None:
+            return None
+        key, entry = found
+        if entry == views.POKE:
+            return None
+        if "@inbox:" in key:
+            return Wake(names[key], None, Bell.parse(entry))
+        return Wake(names[key], entry, None)
+
+    async def poke(self, session: Session) -> None:
+        """Ends this Worker's own `wait`, so that it waits anew for other things."""
+        base = self.store.base(self.store.partition_of(session.agent))
+        await self.store.run(views.poke, keys.inbox(base, session.agent))
+
+    async def aclose(self) -> None:
+        if self._wake_link is not None:
+            await self._wake_link.aclose()
+
+
+class RenewalDoor:
+    """The synchronous door of the renewal thread: renews leases, keeps the session alive, nothing else."""
+
+    def __init__(self, store: Store, session: Session) -> None:
+        self._store = store
+        self._session = session
+        self._link = SyncLink(store.endpoint, timeout_s=max(0.25, session.lease_ttl_ms / 4000), replid=session.replid)
+
+    def renew(self, partition: int, leases: Sequence[Held]) -> tuple[Envelope, list[str]]:
+        """Renews leases of one partition; a code each, OK or why not. Raises Stale where the session was replaced."""
+        session = self._session
+        arguments: list[str | int] = [session.replid, session.agent, session.epoch, session.lease_ttl_ms]
+        for held in leases:
+            arguments += [held.group, held.item, held.epoch, held.lease]
+        reply = self._link.call(("renew", keys.meta(self._store.base(partition)), arguments))
+        codes = reply[1].decode().split()
+        if len(codes) != len(leases):
+            raise Refused(f"renew of {len(leases)} leases was answered with {len(codes)} codes")
+        return Envelope.parse(reply[0]), codes
+
+    def close(self) -> None:
+        self._link.close()

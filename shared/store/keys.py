@@ -1,0 +1,83 @@
+"""Every key's name. A partition's keys begin with `prefix:{tag}:`; the tag alone decides the slot (design.md 3.1).
+
+A Group's keys go on with its token, a partition's own with `@`, which no token holds: a hostile name collides with nothing.
+"""
+
+from __future__ import annotations
+
+import binascii
+from functools import lru_cache
+from zlib import crc32
+
+from ..model import AgentId, GroupId
+
+SLOTS = 16384
+PARTITIONS_MAX = 256
+FORMAT_VERSION = 1
+
+
+@lru_cache(maxsize=512)
+def hash_tag(partition: int, partitions: int) -> str:
+    """The tag whose slot lies in this partition's equal share of 0..16383, so that P tags divide a Cluster evenly."""
+    low, high = partition * SLOTS // partitions, (partition + 1) * SLOTS // partitions
+    for salt in range(100_000):
+        tag = f"{partition}.{salt}"
+        if low <= binascii.crc_hqx(tag.encode(), 0) % SLOTS < high:
+            return tag
+    raise AssertionError(f"no tag for partition {partition} of {partitions}")
+
+
+def partition_of(token: str, partitions: int) -> int:
+    """The partition of a Group or the home partition of an Agent: the same on every machine, for life."""
+    return crc32(token.encode()) % partitions
+
+
+def base(prefix: str, partition: int, partitions: int) -> str:
+    """What every key of a partition begins with."""
+    return f"{prefix}:{{{hash_tag(partition, partitions)}}}:"
+
+
+def store_record(prefix: str) -> str:
+    """The Organization's record of the store: format version and number of partitions."""
+    return f"{prefix}:{{org}}:@store"
+
+
+def meta(base_: str) -> str:
+    return f"{base_}@meta"
+
+
+def wake(base_: str, capability_set: str) -> str:
+    return f"{base_}@wake:{capability_set}"
+
+
+def inbox(base_: str, who: AgentId | str) -> str:
+    return f"{base_}@inbox:{who}"
+
+
+def groups(base_: str) -> str:
+    return f"{base_}@groups"
+
+
+def log(base_: str, group: GroupId) -> str:
+    return f"{base_}{group}:log"
+
+
+def mission(base_: str, group: GroupId) -> str:
+    return f"{base_}{group}:mission"
+
+
+def items(base_: str, group: GroupId) -> str:
+    return f"{base_}{group}:items"
+
+
+def item(base_: str, group: GroupId, item_: str) -> str:
+    return f"{base_}{group}:i:{item_}"
+
+
+def body(base_: str, group: GroupId, item_: str, name: str) -> str:
+    """A long body of an item: inputs `in`, Checkpoint `ck`, result `rs`, failure `fl`."""
+    return f"{base_}{group}:{name}:{item_}"
+
+
+def seqs(base_: str) -> str:
+    return f"{base_}@seqs"

@@ -1,0 +1,80 @@
+"""The function library: built from `lua/`, its digest in every name, so two versions run side by side (design.md 3.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+DOORS: dict[str, tuple[str, ...]] = {
+    "open_store": ("version", "partitions"),
+    "adopt": ("replid", "run_id", "expected"),
+    "create": (
+        *("replid", "group", "digest", "actor", "objective", "account", "weight", "class", "deadline_ms"),
+        *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s"),
+        *("after", "out", "inputs", "contract", "..."),
+    ),
+    "open_session": ("replid", "agent", "nonce"),
+    "install_session": ("replid", "agent", "session", "ttl_ms", "set", "capabilities"),
+    "close_session": ("replid", "agent", "session"),
+    "turn": (
+        *("replid", "agent", "session", "ttl_ms", "tag", "lane", "n", "digest", "slots", "ahead", "token"),
+        *("cursors", "group", "seq", "...", "operation", "argument", "..."),
+    ),
+    "renew": ("replid", "agent", "session", "ttl_ms", "group", "item", "epoch", "lease", "..."),
+    "tick": ("replid", "most"),
+    "look": ("replid", "since", "paging", "capability", "..."),
+    "read": ("replid", "group", "item", "body", "..."),
+    "watch": ("replid", "group", "client", "ttl_ms"),
+    "take": ("group", "capability", "most", "tag"),
+    "start": ("group", "item", "epoch"),
+    "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
+    "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
+    "release": ("group", "item", "epoch", "reason"),
+    "submit": ("group", "item", "epoch", "lease", "digest", "result"),
+    "fail": ("group", "item", "epoch", "lease", "digest", "evidence"),
+}
+"""Name -> arguments of each Lua file, as its contract header lists them; the last seven are operations of a `turn`."""
+
+_HEADER = re.compile(r"^-- (\w+): (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The source to load and the name of each function in it."""
+
+    name: str
+    source: str
+    functions: dict[str, str]
+
+
+def lua_files() -> dict[str, str]:
+    """The Lua files by name, in the order in which they are joined: `_base` first, shared pieces, then transactions."""
+    folder = resources.files(__package__) / "lua"
+    texts = {entry.name: entry.read_text() for entry in folder.iterdir() if entry.name.endswith(".lua")}
+    return {name: texts[name] for name in sorted(texts, key=lambda n: (n != "_base.lua", not n.startswith("_"), n))}
+
+
+@cache
+def build() -> Library:
+    """The library of this program's version."""
+    files = lua_files()
+    digest = hashlib.sha256("".join(files.values()).encode()).hexdigest()[:12]
+    functions: dict[str, str] = {}
+    registrations: list[str] = []
+    for file, text in files.items():
+        name = file.removesuffix(".lua")
+        if f"T.calls.{name} =" not in text:
+            continue
+        flags = dict(_HEADER.findall(text))["flags"]
+        listed = "" if flags == "none" else f"'{flags}'"
+        functions[name] = f"treadle_{digest}_{name}"
+        registrations.append(
+            f"redis.register_function{{function_name='{functions[name]}', callback=T.calls.{name}, flags={{{listed}}}}}"
+        )
+    # A block a file keeps each file's locals to itself: one Lua function may hold 200 of them.
+    parts = [files["_base.lua"], *(f"do\n{text}\nend" for name, text in files.items() if name != "_base.lua")]
+    source = f"#!lua name=treadle_{digest}\n" + "\n".join([*parts, *registrations]) + "\n"
+    return Library(f"treadle_{digest}", source, functions)

@@ -1,0 +1,1 @@
+"""The function library: one Lua file a transaction, `_*.lua` are shared pieces."""

@@ -1,0 +1,59 @@
+-- Ground of every call: the clock, the partition's record, and small tools.
+-- Loaded first. `T` is the one namespace (a Lua 5.1 function may hold only 60 upvalues); `T.calls` are the library's
+-- functions, `T.ops` the operations a `turn` carries. A call's memory is the table `S`; nothing outlives the call.
+local T = { calls = {}, ops = {}, arity = {} }
+
+-- Starts are summed relative to 2025-01-01 so that the sums stay exact integers (model.STARTS_EPOCH_MS).
+T.EPOCH = 1735689600000
+T.INLINE_MAX = 64
+T.RELEASE_MAX = 64
+
+function T.int(n)
+  return string.format('%.0f', n)
+end
+
+function T.words(text)
+  local list = {}
+  for word in string.gmatch(text or '', '%S+') do list[#list + 1] = word end
+  return list
+end
+
+-- The first index at which `unpack` may stop: lists are written in slices of this many values (design.md 3.10).
+T.SLICE = 4000
+
+-- Calls `command key value...` for a list of any length, in slices that `unpack` can take. `step` keeps pairs together.
+function T.many(command, key, list)
+  for from = 1, #list, T.SLICE do
+    redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))
+  end
+end
+
+function T.refuse(code, text)
+  return redis.error_reply(code .. ' ' .. text)
+end
+
+-- Opens a call on the partition whose `@meta` key is keys[1]; false and a refusal where the server is not the one the
+-- caller opened its session on (design.md 3.11).
+function T.begin(keys, replid)
+  local clock = redis.call('TIME')
+  local S = {
+    base = string.sub(keys[1], 1, -6),
+    now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000),
+    groups = {}, order = {}, rings = {}, strays = {}, release_left = T.RELEASE_MAX,
+  }
+  local meta = redis.call('HMGET', keys[1], 'incarnation', 'replid', 'version', 'head')
+  if not meta[1] or meta[2] ~= replid then
+    return false, T.refuse('STORE_CHANGED', 'this partition was opened on server ' .. (meta[2] or 'none')
+      .. ', the call names ' .. replid .. ': open a new session')
+  end
+  S.incarnation, S.replid = meta[1], meta[2]
+  S.version, S.head = tonumber(meta[3] or '0'), tonumber(meta[4] or '0')
+  return S
+end
+
+-- What every reply begins with: the store's time, the earliest due time ('-' for none), directory version, incarnation.
+function T.envelope(S)
+  local head = redis.call('ZRANGE', S.base .. '@due', 0, 0, 'WITHSCORES')
+  return T.int(S.now) .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
+    .. S.incarnation
+end

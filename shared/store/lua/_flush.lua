@@ -1,0 +1,96 @@
+-- The partition's share of a commit: what all Groups of the call change in shared keys, in few commands.
+
+local function into(lists, name)
+  lists[name] = lists[name] or {}
+  return lists[name]
+end
+
+-- A halted Group leaves every directory; its record says so. Its due entries move as ticks meet them.
+function T.halt(S, G, W)
+  W.groups[#W.groups + 1] = G.name
+  W.groups[#W.groups + 1] = T.record(G)
+  for _, cap in ipairs(redis.call('HKEYS', S.base .. '@caps')) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
+  for cap in pairs(G.dir) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
+end
+
+local function collect_index(S, G, W)
+  for cap, keys in pairs(G.dels) do
+    for key in pairs(keys) do table.insert(into(W.del, cap), G.name .. ' ' .. key) end
+  end
+  for cap, keys in pairs(G.adds) do
+    local list = into(W.add, cap)
+    local before = #list
+    for key in pairs(keys) do
+      list[#list + 1] = '0'
+      list[#list + 1] = G.name .. ' ' .. key
+    end
+    if #list > before then
+      G.dir[cap] = 'live'
+      S.rings[cap] = G.name
+      if not redis.call('ZSCORE', S.base .. '@dir:' .. cap, G.name) then
+        G.usage.entry_ms = S.now
+        G.touched = true
+      end
+    end
+  end
+  for cap in pairs(G.leftover) do S.rings[cap] = G.name end
+  for cap, how in pairs(G.dir) do
+    if how == 'empty' then W.dead[cap .. ' ' .. G.name] = { cap, G.name }
+    else table.insert(into(how == 'live' and W.live or W.touch, cap), G.name) end
+  end
+end
+
+local function collect_members(S, G, W)
+  local last = T.int(G.seq + #G.events)
+  for agent, bell in pairs(G.bells) do
+    local record = G.members[agent] or redis.call('HGET', S.base .. '@members', G.name .. ' ' .. agent) or ''
+    local epoch, previous, cursor = string.match(record, '^(%d+) (%d+) (%d+)$')
+    bell[3] = previous or '0'
+    W.members[#W.members + 1] = G.name .. ' ' .. agent
+    W.members[#W.members + 1] = (epoch or '1') .. ' ' .. T.int(bell[2]) .. ' ' .. (G.cursors[agent] or cursor or '0')
+    G.cursors[agent] = nil
+    if agent ~= S.agent then
+      T.push(S, agent, table.concat({ G.name, bell[3], T.int(bell[1]), T.int(bell[2]) }, ' '))
+    end
+  end
+  for agent, cursor in pairs(G.cursors) do
+    local epoch, previous = string.match(G.members[agent] or '', '^(%d+) (%d+)')
+    if epoch then
+      W.members[#W.members + 1] = G.name .. ' ' .. agent
+      W.members[#W.members + 1] = epoch .. ' ' .. previous .. ' ' .. cursor
+    end
+  end
+  if #G.events > 0 then
+    W.seqs[#W.seqs + 1] = G.name
+    W.seqs[#W.seqs + 1] = last
+  end
+end
+
+-- Gathers one Group's changes into the lists that `flush` writes.
+function T.collect(S, G, W)
+  collect_index(S, G, W)
+  collect_members(S, G, W)
+  if G.fresh or G.ended then
+    W.groups[#W.groups + 1] = G.name
+    W.groups[#W.groups + 1] = T.record(G)
+  end
+  for member, score in pairs(G.due) do
+    if score then
+      W.due[#W.due + 1] = T.int(score)
+      W.due[#W.due + 1] = member
+    else
+      W.undue[#W.undue + 1] = member
+    end
+  end
+  for agent, items in pairs(G.held) do
+    for id, holds in pairs(items) do table.insert(into(W.held, agent), { holds, G.name .. ' ' .. id }) end
+  end
+  for _, change in ipairs(G.runs) do
+    table.insert(into(W.runs, 'a:' .. G.account), change)
+    table.insert(into(W.runs, 'c:' .. G.class), change)
+  end
+  if #G.runs > 0 or G.touched then
+    W.usage[#W.usage + 1] = 'g:' .. G.name
+    W.usage[#W.usage + 1] = T.pack_usage(G.usage)
+  end
+end

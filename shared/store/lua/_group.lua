@@ -1,0 +1,59 @@
+-- What a call holds of each Group: read once, changed in memory, written by `_commit.lua`.
+
+-- Reads the named Groups that are not in memory yet: sequence, record, usage and the caller's Membership of all of them
+-- in four commands (design.md 3.1).
+function T.load(S, names)
+  local fresh, members, nodes = {}, {}, {}
+  for _, name in ipairs(names) do
+    if not S.groups[name] then
+      S.groups[name] = false
+      fresh[#fresh + 1] = name
+      members[#members + 1] = name .. ' ' .. (S.agent or '')
+      nodes[#nodes + 1] = 'g:' .. name
+    end
+  end
+  if #fresh == 0 then return end
+  local seqs = redis.call('HMGET', S.base .. '@seqs', unpack(fresh))
+  local records = redis.call('HMGET', S.base .. '@groups', unpack(fresh))
+  local usages = redis.call('HMGET', S.base .. '@usage', unpack(nodes))
+  local joined = S.agent and redis.call('HMGET', S.base .. '@members', unpack(members)) or {}
+  for i, name in ipairs(fresh) do
+    if records[i] then
+      local G = T.group(S, name, tonumber(seqs[i] or '0'), records[i], T.usage(usages[i]))
+      if S.agent then G.members[S.agent] = joined[i] or '' end
+    end
+  end
+end
+
+-- A Group in memory. `record` is "state weight account class incarnation".
+function T.group(S, name, seq, record, usage)
+  local fields = T.words(record)
+  local G = {
+    name = name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
+    incarnation = fields[5], usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
+    members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
+  }
+  S.groups[name] = G
+  S.order[#S.order + 1] = G
+  return G
+end
+
+-- Appends an Event to the Group's plan and returns its sequence. `data` is a table of tokens (model.EVENT_FIELDS).
+function T.emit(S, G, kind, item, by, data, payload)
+  local text = table.concat(data, ' ')
+  if payload and payload ~= '' then text = text .. '\n' .. payload end
+  G.events[#G.events + 1] = { kind, item, by, text }
+  return G.seq + #G.events
+end
+
+-- Says that the Events from sequence `first` on, up to the last one planned so far, concern an Agent.
+function T.concern(S, G, agent, first)
+  local bell = G.bells[agent]
+  if bell then bell[2] = G.seq + #G.events else G.bells[agent] = { first, G.seq + #G.events } end
+end
+
+-- The code why nothing of this Group may be taken or written now, or nil.
+function T.closed(G)
+  if not G then return 'GROUP_NOT_FOUND' end
+  if G.state == 'halted' then return 'LOG_FOREIGN' end
+end

@@ -1,0 +1,73 @@
+-- WorkItems in memory. Fields of an item's hash:
+--   st state, cap capability, key its place in the order (design.md 3.6), w width, urg imp dl sb: urgency rank, business
+--   impact, deadline, start-by seconds; dep unfinished dependencies, after/out: what it waits for / what waits for it,
+--   rel how many of `out` are released; oe own ses: Ownership Epoch, owner, its session; sby start-by;
+--   lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge estimate; ckn ckd: number and digest
+--   of the Checkpoint, dg digest of the result or failure. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand
+--   in the field when short, else in a key of their own with their length in `<name>x`. ct contract bytes.
+
+function T.item(S, G, id)
+  local it = G.items[id]
+  if it ~= nil then return it end
+  local flat = redis.call('HGETALL', S.base .. G.name .. ':i:' .. id)
+  it = false
+  if #flat > 0 then
+    it = { id = id, set = {}, gone = {} }
+    for i = 1, #flat, 2 do it[flat[i]] = flat[i + 1] end
+  end
+  G.items[id] = it
+  return it
+end
+
+-- A new item in the plan.
+function T.new_item(G, id)
+  local it = { id = id, set = {}, gone = {} }
+  G.items[id] = it
+  return it
+end
+
+function T.put(it, field, value)
+  if value == nil then
+    if it[field] ~= nil then it.gone[field] = true end
+    it.set[field] = nil
+  else
+    it.set[field] = value
+    it.gone[field] = nil
+  end
+  it[field] = value
+end
+
+-- Stores a body with its item, or beside it where it is long.
+function T.put_body(S, G, it, name, bytes)
+  if #bytes <= T.INLINE_MAX then
+    T.put(it, name, bytes)
+    T.put(it, name .. 'x', nil)
+  else
+    G.bodies[S.base .. G.name .. ':' .. name .. ':' .. it.id] = bytes
+    T.put(it, name, nil)
+    T.put(it, name .. 'x', T.int(#bytes))
+  end
+end
+
+function T.body_size(it, name)
+  return it[name] and #it[name] or tonumber(it[name .. 'x'] or '0')
+end
+
+-- The body as the store has it, nil where there is none. Reads only: for replies, after the commit.
+function T.body(S, group, id, name)
+  local key = S.base .. group
+  local short = redis.call('HGET', key .. ':i:' .. id, name)
+  return short or redis.call('GET', key .. ':' .. name .. ':' .. id) or nil
+end
+
+T.PATIENCE = { critical = 0, high = 300000, normal = 3600000, routine = 86400000 }
+T.RANK = { critical = '0', high = '1', normal = '2', routine = '3' }
+
+-- The fixed order inside a Group: effective deadline, urgency, business impact, id (design.md 3.6). It ages by itself.
+function T.sort_key(it, queued)
+  local urgency = it.urg or 'normal'
+  local due = queued + T.PATIENCE[urgency]
+  if it.dl then due = math.max(queued, math.min(tonumber(it.dl), due)) end
+  return string.format('%014.0f', due) .. T.RANK[urgency]
+    .. string.format('%05.0f', 99999 - tonumber(it.imp or '0')) .. ':' .. it.id
+end

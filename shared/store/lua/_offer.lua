@@ -1,0 +1,87 @@
+-- Offering, releasing dependents, giving back, and what becomes of a Mission when nothing of it can move any more.
+
+-- Offers an item: from here on it may be taken.
+function T.offer(S, G, it, cause)
+  if not it.key then T.put(it, 'key', T.sort_key(it, S.now)) end
+  T.put(it, 'st', 'offered')
+  T.emit(S, G, 'work.offer.created', it.id, 'policy', { it.cap, cause })
+  T.index(G, it, true)
+end
+
+-- Plans that an item enters or leaves the index of what may be taken.
+function T.index(G, it, enters)
+  local adds = G.adds[it.cap] or {}
+  local dels = G.dels[it.cap] or {}
+  G.adds[it.cap], G.dels[it.cap] = adds, dels
+  adds[it.key] = enters or nil
+  dels[it.key] = not enters or nil
+end
+
+-- Ends an item's ownership and lease in the plan; the charge of a run is settled at `at`.
+function T.disown(S, G, it, at)
+  if it.st == 'active' then T.end_run(S, G, it, at) end
+  local held = G.held[it.own] or {}
+  G.held[it.own] = held
+  held[it.id] = false
+  G.due['l ' .. G.name .. ' ' .. it.id] = false
+  G.due['s ' .. G.name .. ' ' .. it.id] = false
+  T.put(it, 'lex', '0')
+end
+
+-- Gives an item back to everybody: its next acceptance gets a higher Ownership Epoch.
+function T.give_back(S, G, it, at, cause)
+  T.disown(S, G, it, at)
+  T.put(it, 'own', nil)
+  T.offer(S, G, it, cause)
+end
+
+function T.counts(S, G)
+  if G.count then return G.count end
+  local names = { 'total', 'verified', 'failed', 'cancelled', 'live' }
+  local values = redis.call('HMGET', S.base .. G.name .. ':mission', unpack(names))
+  G.count = {}
+  for i, name in ipairs(names) do G.count[name] = tonumber(values[i] or '0') end
+  return G.count
+end
+
+-- Releases dependents of a verified item, as many as this call may; the rest is a pump that any tick continues.
+function T.release(S, G, it)
+  local out, i = T.words(it.out), tonumber(it.rel or '0')
+  local count = T.counts(S, G)
+  while i < #out and S.release_left > 0 do
+    i = i + 1
+    S.release_left = S.release_left - 1
+    local waiting = T.item(S, G, out[i])
+    local left = tonumber(waiting.dep) - 1
+    T.put(waiting, 'dep', T.int(left))
+    if left == 0 and waiting.st == 'open' then
+      T.offer(S, G, waiting, 'released')
+      count.live = count.live + 1
+    end
+  end
+  local pump = 'r ' .. G.name .. ' ' .. it.id
+  if i < #out then
+    T.put(it, 'rel', T.int(i))
+    G.due[pump] = S.now
+  else
+    T.put(it, 'rel', nil)
+    G.due[pump] = false
+    count.live = count.live - 1
+  end
+end
+
+-- Ends the Mission when nothing of it can move by itself: approved in advance by its owner when all is verified
+-- (design.md 5), else failed, and a pump cancels what still waits.
+function T.conclude(S, G)
+  if not G.count or G.count.live > 0 or G.state ~= 'active' then return end
+  if G.count.verified == G.count.total then
+    T.emit(S, G, 'mission.submitted_for_approval', '', 'policy', { '1' })
+    T.emit(S, G, 'mission.approved', '', 'policy', { 'when_verified' })
+    G.ended = 'approved'
+  else
+    T.emit(S, G, 'mission.terminated', '', 'policy', { T.int(G.count.failed) .. '-items-failed' })
+    G.ended = 'failed'
+    G.due['c ' .. G.name .. ' 0'] = S.now
+  end
+  G.state = 'ended'
+end

@@ -1,0 +1,74 @@
+-- Sessions: who is live in this partition, with which capabilities. A record is "epoch set ttl capability,capability".
+
+-- A session that neither renews nor closes for this many lease TTLs is ended by a tick (design.md 3.12).
+T.SESSION_TTLS = 10
+
+-- Counts a set of capabilities among the live ones, or no longer; `@caps` lists the live sets that offer a capability.
+local function count_set(S, set, capabilities, by)
+  local live = redis.call('HINCRBY', S.base .. '@live', set, by)
+  if live == by and by == 1 then
+    for capability in string.gmatch(capabilities, '[^,]+') do
+      local sets = redis.call('HGET', S.base .. '@caps', capability)
+      redis.call('HSET', S.base .. '@caps', capability, sets and (sets .. ' ' .. set) or set)
+    end
+  elseif live <= 0 then
+    redis.call('HDEL', S.base .. '@live', set)
+    redis.call('DEL', S.base .. '@wake:' .. set)
+    for capability in string.gmatch(capabilities, '[^,]+') do
+      local left = {}
+      for _, other in ipairs(T.words(redis.call('HGET', S.base .. '@caps', capability) or '')) do
+        if other ~= set then left[#left + 1] = other end
+      end
+      if #left > 0 then redis.call('HSET', S.base .. '@caps', capability, table.concat(left, ' '))
+      else redis.call('HDEL', S.base .. '@caps', capability) end
+    end
+  end
+end
+
+-- Takes a session out of the registry, if it is still the given one, with its lane records and its due entry.
+function T.unregister(S, agent, epoch)
+  local record = redis.call('HGET', S.base .. '@sessions', agent)
+  if not record then return end
+  local current, set, _, capabilities = string.match(record, '^(%d+) (%S+) (%d+) (%S*)$')
+  if epoch and current ~= epoch then return end
+  count_set(S, set, capabilities, -1)
+  redis.call('HDEL', S.base .. '@sessions', agent)
+  redis.call('HDEL', S.base .. '@lanes', agent .. ' 0', agent .. ' 1', agent .. ' 2', agent .. ' 3')
+  redis.call('ZREM', S.base .. '@due', 'x ' .. agent .. ' ' .. current)
+end
+
+function T.register(S, agent, epoch, ttl, set, capabilities)
+  redis.call('HSET', S.base .. '@sessions', agent, epoch .. ' ' .. set .. ' ' .. ttl .. ' ' .. capabilities)
+  count_set(S, set, capabilities, 1)
+  redis.call('ZADD', S.base .. '@due', T.int(S.now + T.SESSION_TTLS * tonumber(ttl)), 'x ' .. agent .. ' ' .. epoch)
+end
+
+-- The items an Agent holds in this partition, at most `most`, in memory: pairs of Group and item.
+function T.held(S, agent, most)
+  local members = redis.call('ZRANGE', S.base .. '@held:' .. agent, 0, most - 1)
+  local names, pairs_ = {}, {}
+  for i, member in ipairs(members) do
+    local group, id = string.match(member, '^(%S+) (%S+)$')
+    names[i], pairs_[i] = group, { group, id }
+  end
+  T.load(S, names)
+  return pairs_
+end
+
+-- Gives back what an ended session held; true when nothing is left.
+function T.abandon(S, agent, epoch, reason, most)
+  local held = T.held(S, agent, most)
+  for _, pair in ipairs(held) do
+    local G = S.groups[pair[1]]
+    local it = not T.closed(G) and T.item(S, G, pair[2])
+    if it and it.own == agent then
+      local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
+      local seq = T.emit(S, G, 'work.released', it.id, agent .. '@' .. epoch, { it.oe, reason })
+      T.give_back(S, G, it, ended, 'released')
+      T.concern(S, G, agent, seq)
+    else
+      S.strays[#S.strays + 1] = { S.base .. '@held:' .. agent, pair[1] .. ' ' .. pair[2] }
+    end
+  end
+  return #held < most
+end

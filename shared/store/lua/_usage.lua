@@ -1,0 +1,61 @@
+-- Service in slot-milliseconds, charged as it is used, per Group, account and class (scheduler.md, rules 1 and 6).
+-- A node is packed as "used running starts estimate typical offset entry entry_ms served" (model.Usage).
+
+function T.usage(packed)
+  local n = T.words(packed)
+  for i = 1, 9 do n[i] = tonumber(n[i] or '0') end
+  return { used = n[1], running = n[2], starts = n[3], estimate = n[4], typical = n[5],
+    offset = n[6], entry = n[7], entry_ms = n[8], served = n[9] }
+end
+
+function T.pack_usage(u)
+  return table.concat({ T.int(u.used), T.int(u.running), T.int(u.starts), T.int(u.estimate), T.int(u.typical),
+    T.int(u.offset), T.int(u.entry), T.int(u.entry_ms), T.int(u.served) }, ' ')
+end
+
+-- Applies one change to a node: a start (run = nil) or an end (run = how long it ran).
+function T.apply(u, change)
+  u.running = u.running + change.width
+  u.starts = u.starts + change.width * change.since
+  u.estimate = u.estimate + change.width * change.estimate
+  if change.run then
+    u.used = u.used - change.width * change.run
+    u.typical = u.typical == 0 and change.run or math.floor(0.8 * u.typical + 0.2 * change.run)
+  end
+end
+
+local function charge(G, change)
+  G.runs[#G.runs + 1] = change
+  T.apply(G.usage, change)
+end
+
+-- A run of `it` begins now: its provisional charge is what a run of this Group typically is.
+function T.begin_run(S, G, it)
+  T.put(it, 't0', T.int(S.now))
+  T.put(it, 'est', T.int(G.usage.typical))
+  charge(G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = G.usage.typical })
+end
+
+-- The run of `it` ended at `at`: every way a run ends settles its charge here, in the same script.
+function T.end_run(S, G, it, at)
+  local began = tonumber(it.t0)
+  charge(G, { width = -tonumber(it.w or '1'), since = began - T.EPOCH, estimate = tonumber(it.est),
+    run = math.max(0, at - began) })
+end
+
+-- The first accept after an entry carries the tag that the Worker froze when it saw the entry (rule 3).
+function T.serve(S, G, tag)
+  local u = G.usage
+  if u.served == 1 then return end
+  local virtual = u.offset + (u.used + u.running * (S.now - T.EPOCH) - u.starts) / G.weight
+  u.offset = u.offset + math.max(0, tag - virtual)
+  u.served = 1
+  G.touched = true
+end
+
+-- The Group has nothing takeable of this capability any more: its next entry gets a tag of its own (rule 3, d).
+function T.leave(G)
+  G.usage.entry = G.usage.entry + 1
+  G.usage.served = 0
+  G.touched = true
+end

@@ -1,0 +1,84 @@
+-- Writes what `_flush.lua` gathered, then the wake tokens and, last of all, the sequences.
+
+local function write_usage(S, W)
+  local nodes = {}
+  for node in pairs(W.runs) do nodes[#nodes + 1] = node end
+  if #nodes > 0 then
+    local packed = redis.call('HMGET', S.base .. '@usage', unpack(nodes))
+    for i, node in ipairs(nodes) do
+      local usage = T.usage(packed[i])
+      for _, change in ipairs(W.runs[node]) do T.apply(usage, change) end
+      W.usage[#W.usage + 1] = node
+      W.usage[#W.usage + 1] = T.pack_usage(usage)
+    end
+  end
+  T.many('HSET', S.base .. '@usage', W.usage)
+end
+
+local function write_held(S, W)
+  for _, stray in ipairs(S.strays) do redis.call('ZREM', stray[1], stray[2]) end
+  for agent, changes in pairs(W.held) do
+    local add, del = {}, {}
+    for _, change in ipairs(changes) do
+      if change[1] then
+        add[#add + 1] = '0'
+        add[#add + 1] = change[2]
+      else
+        del[#del + 1] = change[2]
+      end
+    end
+    T.many('ZADD', S.base .. '@held:' .. agent, add)
+    T.many('ZREM', S.base .. '@held:' .. agent, del)
+  end
+end
+
+-- The directory is versioned: a Group that has something takeable stands under the version of its last change, one that
+-- was emptied leaves a tombstone; pruned tombstones raise the floor below which a reader gets the whole list.
+local function write_directory(S, W)
+  if next(W.live) == nil and next(W.dead) == nil and next(W.touch) == nil then return end
+  S.version = S.version + 1
+  local version = T.int(S.version)
+  for cap, names in pairs(W.live) do
+    local list = {}
+    for _, name in ipairs(names) do
+      list[#list + 1] = version
+      list[#list + 1] = name
+    end
+    T.many('ZADD', S.base .. '@dir:' .. cap, list)
+    T.many('ZREM', S.base .. '@tomb:' .. cap, names)
+  end
+  for cap, names in pairs(W.touch) do
+    local list = { 'XX' }
+    for _, name in ipairs(names) do
+      list[#list + 1] = version
+      list[#list + 1] = name
+    end
+    redis.call('ZADD', S.base .. '@dir:' .. cap, unpack(list))
+  end
+  for _, dead in pairs(W.dead) do
+    if redis.call('ZREM', S.base .. '@dir:' .. dead[1], dead[2]) == 1 then
+      local tombs = S.base .. '@tomb:' .. dead[1]
+      redis.call('ZADD', tombs, version, dead[2])
+      if redis.call('ZCARD', tombs) > T.TOMBS_MAX then
+        local pruned = redis.call('ZPOPMIN', tombs, T.TOMBS_MAX / 2)
+        redis.call('HSET', S.base .. '@meta', 'floor', pruned[#pruned])
+      end
+    end
+  end
+  redis.call('HSET', S.base .. '@meta', 'version', version)
+end
+T.TOMBS_MAX = 1024
+
+function T.flush(S, W)
+  T.many('ZADD', S.base .. '@due', W.due)
+  T.many('ZREM', S.base .. '@due', W.undue)
+  write_held(S, W)
+  for cap, list in pairs(W.add) do T.many('ZADD', S.base .. '@take:' .. cap, list) end
+  for cap, list in pairs(W.del) do T.many('ZREM', S.base .. '@take:' .. cap, list) end
+  write_usage(S, W)
+  write_directory(S, W)
+  T.many('HSET', S.base .. '@groups', W.groups)
+  T.many('HSET', S.base .. '@members', W.members)
+  T.ring(S)
+  T.many('HSET', S.base .. '@seqs', W.seqs)
+end

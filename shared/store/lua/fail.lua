@@ -1,0 +1,25 @@
+-- fail: Ends an active item as failed, with its Evidence in the Event.
+-- keys: as turn
+-- args: group item epoch lease digest evidence
+-- bound: one Evidence of at most 16 KiB
+-- flags: allow-oom
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION
+-- events: work.failed mission.terminated
+T.arity.fail = 6
+
+T.ops.fail = function(S, group, id, epoch, lease, digest, evidence)
+  local G, it, code = T.target(S, group, id)
+  if T.ended_before(it, 'failed', lease, digest) then return T.outcome(S, G, 'REPEATED') end
+  code = code or T.stale_lease(S, it, epoch, lease)
+  if code then return T.outcome(S, G, code) end
+  local seq = T.emit(S, G, 'work.failed', id, S.by, { epoch, digest }, evidence)
+  T.disown(S, G, it, S.now)
+  T.put(it, 'st', 'failed')
+  T.put(it, 'dg', digest)
+  T.put_body(S, G, it, 'fl', evidence)
+  local count = T.counts(S, G)
+  count.failed = count.failed + 1
+  count.live = count.live - 1
+  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.outcome(S, G, 'OK', T.int(seq))
+end

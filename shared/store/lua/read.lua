@@ -1,0 +1,19 @@
+-- read: Reads bodies of items: inputs (in), Checkpoint (ck), result (rs), failure (fl).
+-- keys: the partition's @meta
+-- args: replid group item body ...
+-- bound: 64 bodies
+-- flags: no-writes
+-- refusals: STORE_CHANGED
+-- events: none
+--
+-- The reply: envelope, then for each body "+" and its bytes, or "-" where there is none.
+T.calls.read = function(keys, a)
+  local S, refused = T.begin(keys, a[1])
+  if refused then return refused end
+  local reply = { T.envelope(S) }
+  for i = 2, math.min(#a, 1 + 3 * 64), 3 do
+    local body = T.body(S, a[i], a[i + 1], a[i + 2])
+    reply[#reply + 1] = body and ('+' .. body) or '-'
+  end
+  return reply
+end

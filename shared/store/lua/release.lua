@@ -1,0 +1,19 @@
+-- release: Gives an item back at its last Checkpoint: one accepted and not started, or an active one with its lease.
+-- keys: as turn
+-- args: group item epoch reason
+-- bound: one item
+-- flags: allow-oom
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- events: work.released work.offer.created
+T.arity.release = 4
+
+T.ops.release = function(S, group, id, epoch, reason)
+  local G, it, code = T.target(S, group, id)
+  code = code or T.stale_owner(S, it, epoch)
+  code = code or (it.st ~= 'queued' and it.st ~= 'active' and 'INVALID_STATE_TRANSITION')
+  if code then return T.outcome(S, G, code) end
+  local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
+  local seq = T.emit(S, G, 'work.released', id, S.by, { epoch, reason })
+  T.give_back(S, G, it, ended, 'released')
+  T.outcome(S, G, 'OK', T.int(seq))
+end

@@ -1,0 +1,19 @@
+-- start: Starts an item its Worker accepted before, with a new Execution Lease.
+-- keys: as turn
+-- args: group item epoch
+-- bound: one item
+-- flags: allow-oom
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- events: work.started
+T.arity.start = 3
+
+T.ops.start = function(S, group, id, epoch)
+  local G, it, code = T.target(S, group, id)
+  code = code or T.stale_owner(S, it, epoch)
+  code = code or (it.st ~= 'queued' and 'INVALID_STATE_TRANSITION')
+  code = code or (tonumber(it.sby) <= S.now and 'WORK_STALE_OWNERSHIP')
+  if code then return T.outcome(S, G, code) end
+  local seq = T.start(S, G, it)
+  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.outcome(S, G, 'OK', nil, nil, { T.granted(S, G, it, seq) })
+end

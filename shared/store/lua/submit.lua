@@ -1,0 +1,31 @@
+-- submit: Submits the result of an active item; the standing instruction accepts it and releases its dependents.
+-- keys: as turn
+-- args: group item epoch lease digest result
+-- bound: one result of at most 1 MiB; 64 dependents a call, the rest by ticks
+-- flags: allow-oom
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION
+-- events: work.submitted work.result.accepted work.offer.created mission.submitted_for_approval mission.approved mission.terminated
+T.arity.submit = 6
+
+-- Whether this very ending (Lease ID and digest) was stored before, so that its repetition is answered with success.
+function T.ended_before(it, state, lease, digest)
+  return it and it.st == state and it.lid == lease and it.dg == digest
+end
+
+T.ops.submit = function(S, group, id, epoch, lease, digest, result)
+  local G, it, code = T.target(S, group, id)
+  if T.ended_before(it, 'verified', lease, digest) then return T.outcome(S, G, 'REPEATED') end
+  code = code or T.stale_lease(S, it, epoch, lease)
+  if code then return T.outcome(S, G, code) end
+  local seq = T.emit(S, G, 'work.submitted', id, S.by, { epoch, digest, T.int(#result) })
+  T.emit(S, G, 'work.result.accepted', id, 'policy', { epoch, 'evidence' })
+  T.disown(S, G, it, S.now)
+  T.put(it, 'st', 'verified')
+  T.put(it, 'dg', digest)
+  T.put_body(S, G, it, 'rs', result)
+  local count = T.counts(S, G)
+  count.verified = count.verified + 1
+  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.release(S, G, it)
+  T.outcome(S, G, 'OK', T.int(seq))
+end

@@ -1,0 +1,91 @@
+-- turn: Carries out a Worker's operations of one round in one partition: saves, ends, starts and takes, in their order.
+-- keys: the partition's @meta; builds every other key of the partition from its prefix
+-- args: replid agent session ttl_ms tag lane n digest slots ahead token cursors group seq ... operation argument ...
+-- bound: 64 operations, 64 items taken, 1 MiB of payload (or one item), 64 dependents released
+-- flags: allow-oom
+-- refusals: STORE_CHANGED AUTH_STALE_SESSION ACTION_ID_COLLISION ACTION_SUPERSEDED LANE_REGRESSED SCHEMA_VALIDATION_FAILED
+-- events: none
+--
+-- Events and refusals of an item are those of its operation (take, start, save, yield, release, submit, fail). A refused
+-- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
+-- (group previous first last) of what concerns the caller; directory entries of the Groups asked; then inputs and
+-- contract of each grant. The second part is kept as the lane's last reply.
+
+-- The Group and item an operation names, or the code why it cannot be looked at.
+function T.target(S, group, id)
+  local G = S.groups[group]
+  local code = T.closed(G)
+  if code then return G, nil, code end
+  local it = T.item(S, G, id)
+  if not it then return G, nil, 'INVALID_COMMAND' end
+  return G, it
+end
+
+function T.outcome(S, G, code, detail, cap, lines)
+  S.out[#S.out + 1] = { G, code, detail, cap, lines }
+end
+
+local function plan(S, a, i)
+  local operations, names, held = {}, {}, S.agent .. '\0'
+  for _ = 1, tonumber(a[i]) do
+    names[#names + 1] = a[i + 1]
+    i = i + 2
+  end
+  local cursors, first = #names, i + 1
+  local at = i - 2 * cursors
+  i = first
+  while i <= #a do
+    local arity = T.arity[a[i]]
+    if not arity or i + arity > #a then return T.refuse('SCHEMA_VALIDATION_FAILED', 'operation=' .. tostring(a[i])) end
+    operations[#operations + 1] = i
+    names[#names + 1] = a[i + 1]
+    i = i + arity + 1
+  end
+  if #operations > 64 or cursors > 256 then
+    return T.refuse('SCHEMA_VALIDATION_FAILED', 'operations=' .. #operations .. ' (64 at most)')
+  end
+  T.load(S, names)
+  for k = 0, cursors - 1 do
+    local G = S.groups[a[at + 2 * k + 1]]
+    if G then G.cursors[S.agent] = a[at + 2 * k + 2] end
+  end
+  for _, k in ipairs(operations) do T.ops[a[k]](S, unpack(a, k + 1, k + T.arity[a[k]])) end
+  for _, G in ipairs(S.order) do
+    T.conclude(S, G)
+    T.concern_caller(S, G)
+  end
+end
+
+local function short_reply(S)
+  local lines, asked = {}, {}
+  for _, out in ipairs(S.out) do
+    local G, code, detail, cap, grants = out[1], out[2], out[3], out[4], out[5]
+    if G and G.bad then code, grants = G.bad, nil end
+    if cap then asked[#asked + 1] = { detail, cap, code } end
+    lines[#lines + 1] = code .. ' ' .. ((grants and T.int(#grants)) or (not cap and detail) or '0')
+    for _, line in ipairs(grants or {}) do lines[#lines + 1] = line end
+  end
+  for _, G in ipairs(S.order) do
+    T.bell_lines(S, G, lines)
+  end
+  return table.concat(lines, '\n'), asked
+end
+
+T.calls.turn = function(keys, a)
+  local S, refused = T.begin(keys, a[1])
+  refused = refused or T.session(S, a[2], a[3])
+  if refused then return refused end
+  S.ttl, S.tag, S.lane_key = tonumber(a[4]), a[5], a[6] .. '.' .. a[7]
+  S.slots, S.ahead, S.bytes, S.grants, S.leases, S.out = tonumber(a[9]), tonumber(a[10]), 0, 0, 0, {}
+  local short, asked = nil, {}
+  short, refused = T.repeated(S, a[6], a[7], a[8])
+  refused = refused or (not short and plan(S, a, 12))
+  if refused then return refused end
+  if not short then
+    T.commit(S)
+    short, asked = short_reply(S)
+    redis.call('HSET', S.base .. '@lanes', S.lane, S.lane_head .. short)
+    if a[11] ~= '-' and S.grants == 0 then T.hand_on(S, a[11]) end
+  end
+  return T.answer(S, short, asked)
+end

@@ -1,0 +1,371 @@
+"""What a Worker's `turn` carries and what comes back: the typed face of the operations in `lua/`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from .. import codec
+from ..errors import Corrupt
+from ..model import (
+    AgentId,
+    Capability,
+    DirectoryEntry,
+    Event,
+    EventKind,
+    Grant,
+    GroupId,
+    ItemId,
+    Lease,
+    LeaseId,
+    Session,
+    Usage,
+)
+
+Arguments = list[str | bytes | int | float]
+OPERATIONS_MAX = 64
+PAYLOAD_MAX = 1 << 20
+"""Bytes of payload in one turn; one larger operation travels alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Accepts up to `most` items of a Group, and starts them while the turn has free slots."""
+
+    group: GroupId
+    capability: Capability
+    most: int
+    tag: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Starts an item that this Worker owns and that is queued."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    capability: Capability
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Saves progress number `number` of an active item."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    number: int
+    digest: str
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """Ends the run at a Checkpoint; `keep` keeps the ownership, else the item is offered to everybody."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    number: int
+    digest: str
+    state: bytes
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Gives an owned item back at its last Checkpoint."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submits an item's result."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    digest: str
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Ends an item as failed, with its Evidence."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    digest: str
+    evidence: bytes
+
+
+Operation = Take | Start | Save | Yield | Release | Submit | Fail
+
+
+def payload_size(operation: Operation) -> int:
+    """Bytes of payload this operation carries."""
+    match operation:
+        case Save() | Yield():
+            return len(operation.state)
+        case Submit():
+            return len(operation.result)
+        case Fail():
+            return len(operation.evidence)
+        case _:
+            return 0
+
+
+def _arguments(op: Operation) -> Arguments:
+    match op:
+        case Take():
+            return ["take", op.group, op.capability, op.most, f"{op.tag:.0f}"]
+        case Start():
+            return ["start", op.group, op.item, op.epoch]
+        case Save():
+            return ["save", op.group, op.item, op.epoch, op.lease, op.number, op.digest, op.state]
+        case Yield():
+            keep = "1" if op.keep else "0"
+            return ["yield", op.group, op.item, op.epoch, op.lease, op.number, op.digest, op.state, keep]
+        case Release():
+            return ["release", op.group, op.item, op.epoch, op.reason]
+        case Submit():
+            return ["submit", op.group, op.item, op.epoch, op.lease, op.digest, op.result]
+        case Fail():
+            return ["fail", op.group, op.item, op.epoch, op.lease, op.digest, op.evidence]
+        case _:
+            assert_never(op)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One call of one lane, frozen: it is repeated byte for byte until it is answered (design.md 3.5)."""
+
+    partition: int
+    number: int
+    operations: tuple[Operation, ...]
+    slots: int = 0
+    """Total width that may be started."""
+    ahead: int = 0
+    """How many items more may be accepted without being started."""
+    token: str = "-"
+    """The wake token that led here, to be handed on where nothing is got."""
+    cursors: tuple[tuple[GroupId, int], ...] = ()
+    lane: int = 0
+
+    def arguments(self, session: Session) -> Arguments:
+        """The arguments of `turn.lua`."""
+        rest: Arguments = [self.slots, self.ahead, self.token, len(self.cursors)]
+        for group, seq in self.cursors:
+            rest += [group, seq]
+        for operation in self.operations:
+            rest += _arguments(operation)
+        digest = codec.digest(b"\0".join(part if isinstance(part, bytes) else str(part).encode() for part in rest))
+        head: Arguments = [session.replid, session.agent, session.epoch, session.lease_ttl_ms, self.partition]
+        return [*head, self.lane, self.number, digest, *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What every reply begins with."""
+
+    now_ms: int
+    due_ms: int | None
+    """The partition's earliest due time; None for none."""
+    version: int
+    incarnation: int
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Envelope:
+        now, due, version, incarnation = raw.split()
+        return cls(int(now), None if due == b"-" else int(due), int(version), int(incarnation))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one operation: the protocol's code, OK, or REPEATED (it had been done before)."""
+
+    code: str
+    seq: int | None = None
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return self.code in ("OK", "REPEATED")
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """Events first..last of a Group concern this Agent; the last one before that did was `previous`."""
+
+    group: GroupId
+    previous: int
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Bell:
+        group, previous, first, last = text.split(" ")
+        return cls(GroupId(group), int(previous), int(first), int(last))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReply:
+    """The answer to a turn, operation by operation."""
+
+    envelope: Envelope
+    outcomes: tuple[Outcome, ...]
+    bells: tuple[Bell, ...]
+    entries: tuple[DirectoryEntry, ...]
+
+
+def parse_usage(tokens: Sequence[str]) -> Usage:
+    """A node's nine numbers, as `_usage.lua` packs them."""
+    used, running, starts, estimate, typical, offset, entry, entry_ms, served = map(int, tokens)
+    return Usage(used, running, starts, estimate, typical, offset, entry, entry_ms, served == 1)
+
+
+def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
+    """The directory lines of a reply (`T.entry`)."""
+    entries: list[DirectoryEntry] = []
+    for line in raw.decode().splitlines():
+        group, capability, count, head, weight, account, class_, *usage, code = line.split(" ")
+        entries.append(
+            DirectoryEntry(
+                partition=partition,
+                group=GroupId(group),
+                capability=Capability(capability),
+                takeable=int(count),
+                head="" if head == "-" else head,
+                account=account,
+                weight=float(weight),
+                priority_class=class_,
+                usage=parse_usage(usage),
+                code="" if code in ("-", "OK") else code,
+            )
+        )
+    return tuple(entries)
+
+
+def parse_grant(line: str, bodies: Iterator[bytes], **of: object) -> Grant:
+    """A `+` line (`T.granted`) with its two bodies. `of`: partition, agent, session, incarnation, replid."""
+    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, after = line.split(" ")
+    granted = None
+    if lease != "-":
+        granted = Lease(
+            lease_id=LeaseId(lease),
+            group=GroupId(group),
+            item=ItemId(item),
+            agent=AgentId(str(of["agent"])),
+            session_epoch=int(str(of["session"])),
+            ownership_epoch=int(epoch),
+            number=int(number),
+            expires_ms=int(expires),
+            incarnation=int(str(of["incarnation"])),
+            replid=str(of["replid"]),
+        )
+    return Grant(
+        partition=int(str(of["partition"])),
+        group=GroupId(group),
+        item=ItemId(item),
+        capability=Capability(capability),
+        width=int(width),
+        ownership_epoch=int(epoch),
+        start_by_ms=int(start_by),
+        seq=int(seq),
+        lease=granted,
+        checkpoint_number=int(checkpoint),
+        after=() if after == "-" else tuple(ItemId(other) for other in after.split(",")),
+        inputs=next(bodies),
+        contract=next(bodies),
+    )
+
+
+def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnReply:
+    """The typed answer; Corrupt where the lines do not match the operations."""
+    envelope = Envelope.parse(reply[0])
+    lines = reply[1].decode().split("\n") if reply[1] else []
+    bodies = iter(reply[3:])
+    outcomes: list[Outcome] = []
+    at = 0
+    for operation in turn.operations:
+        if at >= len(lines):
+            raise Corrupt(
+                f"turn {turn.number} of partition {turn.partition}: {len(turn.operations)} operations, {reply[1]!r}"
+            )
+        code, number = lines[at].split(" ")
+        at += 1
+        if isinstance(operation, Take | Start) and code == "OK":
+            grants = tuple(
+                parse_grant(
+                    line,
+                    bodies,
+                    partition=turn.partition,
+                    agent=session.agent,
+                    session=session.epoch,
+                    incarnation=envelope.incarnation,
+                    replid=session.replid,
+                )
+                for line in lines[at : at + int(number)]
+            )
+            at += int(number)
+            outcomes.append(Outcome(code, None, grants))
+        else:
+            outcomes.append(Outcome(code, int(number) if code == "OK" else None))
+    bells = tuple(Bell.parse(line[2:]) for line in lines[at:])
+    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition))
+
+
+def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:
+    """The Events this turn appended about the caller's own items, just as the log has them, in order, by Group."""
+    by = f"{session.agent}@{session.epoch}"
+    found: dict[GroupId, list[Event]] = {}
+
+    def note(group: GroupId, item: ItemId, seq: int, kind: EventKind, *data: object) -> None:
+        author = "policy" if kind is EventKind.RESULT_ACCEPTED else by
+        event = Event(group, 1, seq, kind, reply.envelope.now_ms, item, author, tuple(map(str, data)))
+        found.setdefault(group, []).append(event)
+
+    for op, outcome in zip(turn.operations, reply.outcomes, strict=True):
+        if isinstance(op, Take | Start):
+            for grant in outcome.grants:
+                seq = grant.seq
+                if isinstance(op, Take):
+                    note(op.group, grant.item, seq, EventKind.ACCEPTED, grant.ownership_epoch, grant.start_by_ms)
+                    seq += 1
+                if lease := grant.lease:
+                    data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
+                    note(op.group, grant.item, seq, EventKind.STARTED, *data)
+        elif outcome.seq is not None:
+            _note_ending(op, outcome.seq, note)
+    return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
+
+
+def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, note: object) -> None:
+    assert callable(note)
+    match op:
+        case Save():
+            note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
+        case Yield():
+            note(op.group, op.item, seq, EventKind.CHECKPOINTED, op.epoch, op.number, op.digest, len(op.state), 0)
+            if not op.keep:
+                note(op.group, op.item, seq + 1, EventKind.RELEASED, op.epoch, "yielded")
+        case Release():
+            note(op.group, op.item, seq, EventKind.RELEASED, op.epoch, op.reason)
+        case Submit():
+            note(op.group, op.item, seq, EventKind.SUBMITTED, op.epoch, op.digest, len(op.result))
+            note(op.group, op.item, seq + 1, EventKind.RESULT_ACCEPTED, op.epoch, "evidence")
+        case Fail():
+            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest)
+        case _:
+            assert_never(op)

@@ -1,0 +1,212 @@
+"""One store as a client sees it: its format, its partitions, Missions in, pictures and logs out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import anyio
+
+from ..errors import Misuse, Refused, TreadleError, Unavailable
+from ..model import Event, GroupId, ItemView, MissionView, NewMission, Receipt
+from . import keys, log, views
+from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
+from .operations import Envelope
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+FencedCall = tuple[str, int, Sequence[str | bytes | int | float]]
+"""Function, partition, and all its arguments, the replid of its session first."""
+
+LOOK_AGAIN_S = 5.0
+"""A waiter looks at the state itself this often, since a doorbell can be lost."""
+WATCH_TTL_MS = 60_000
+
+
+class Store:
+    """A connection to one store. Not for two tasks at once: each call waits for the one before it."""
+
+    def __init__(self, endpoint: Endpoint, prefix: str, link: Link) -> None:
+        self.endpoint = endpoint
+        self.prefix = prefix
+        self._block_s = max(0.1, link.timeout_s - BLOCK_MARGIN_S)
+        self.partitions = 0
+        self.link = link
+        self._lock = anyio.Lock()
+        self._replid = ""
+
+    @classmethod
+    async def connect(
+        cls, url: str | Endpoint, *, prefix: str = "treadle", partitions: int | None = None, timeout_s: float = 5.0
+    ) -> Store:
+        """Opens the store, creating its record where it is new.
+
+        Misuse where it has another format version or number of partitions; Unavailable where it cannot be reached.
+        """
+        endpoint = RedisEndpoint(url) if isinstance(url, str) else url
+        if partitions is not None and not 1 <= partitions <= keys.PARTITIONS_MAX:
+            raise Misuse(f"TREADLE_PARTITIONS: {partitions}, must be 1 to {keys.PARTITIONS_MAX}")
+        store = cls(endpoint, prefix, Link(endpoint, timeout_s=timeout_s))
+        try:
+            await store._open(partitions or 0)
+        except BaseException:
+            await store.aclose()
+            raise
+        return store
+
+    async def _open(self, partitions: int) -> None:
+        try:
+            arguments = (keys.FORMAT_VERSION, partitions)
+            answer = await self.link.call(("open_store", keys.store_record(self.prefix), arguments))
+        except Refused as refused:
+            raise Misuse(self._other_format(refused)) from None
+        self.partitions = int(answer[1])
+        await self.adopt()
+
+    def _other_format(self, refused: Refused) -> str:
+        where = f"store {self.endpoint.shown}, prefix {self.prefix!r}"
+        said = dict(part.split("=") for part in str(refused).split() if "=" in part)
+        if "format" in said:
+            return (
+                f"{where}: it has format version {said['format']}, this program speaks {said['program']}; "
+                "use a program of that version, or another TREADLE_PREFIX"
+            )
+        return (
+            f"TREADLE_PARTITIONS: {said.get('asked')}, but {where} was created with {said.get('partitions')}, which is for "
+            "life; leave the setting out, or use another TREADLE_PREFIX"
+        )
+
+    @property
+    def replid(self) -> str:
+        """The server this store was opened on; every fenced call carries it."""
+        return self._replid
+
+    def base(self, partition: int) -> str:
+        return keys.base(self.prefix, partition, self.partitions)
+
+    def partition_of(self, token: str) -> int:
+        return keys.partition_of(token, self.partitions)
+
+    async def adopt(self) -> Lineage:
+        """Binds every partition to the server of the present connection, where it was bound to another (design.md 3.11)."""
+        async with self._lock:
+            return await self._adopt()
+
+    async def _adopt(self) -> Lineage:
+        self.link.expect(None)
+        lineage = await self.link.lineage()
+        names = [keys.meta(self.base(p)) for p in range(self.partitions)]
+        for _ in range(3):
+            bound = await self.link.run(lambda client: views.bound_replids(client, names))
+            calls: list[Call] = [
+                ("adopt", name, (lineage.replid, lineage.run_id, seen or "-"))
+                for name, seen in zip(names, bound, strict=True)
+                if seen != lineage.replid
+            ]
+            if not calls:
+                self._replid = lineage.replid
+                self.link.expect(lineage.replid)
+                return lineage
+            await self.link.calls(calls)
+        raise Unavailable(
+            f"store {self.endpoint.shown}: its partitions are being bound to several servers; it is asked again"
+        )
+
+    async def call(self, function: str, partition: int, arguments: Sequence[str | bytes | int | float]) -> list[bytes]:
+        """Runs one function in a partition, on the server this store was opened on."""
+        async with self._lock:
+            return await self.link.call((function, keys.meta(self.base(partition)), (self._replid, *arguments)))
+
+    async def run(
+        self, reading: Callable[Concatenate[Any, _P], Awaitable[_T]], *args: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """Runs one of the readings of `views` and `log` on this connection."""
+        async with self._lock:
+            return await self.link.run(lambda client: reading(client, *args, **named))
+
+    async def call_each(self, calls: Sequence[FencedCall]) -> list[list[bytes] | TreadleError]:
+        """Runs functions in one pipeline; refusals are values."""
+        async with self._lock:
+            return await self.link.calls([(name, keys.meta(self.base(p)), arguments) for name, p, arguments in calls])
+
+    async def now_ms(self) -> int:
+        """The store's own time, in milliseconds since the Unix epoch."""
+        return await self.run(views.now_ms)
+
+    async def create(self, mission: NewMission) -> Receipt:
+        """Creates a Mission, or answers with the first receipt where the same one is there already.
+
+        Refused (ACTION_ID_COLLISION) where that id has other content.
+        """
+        partition = self.partition_of(mission.group)
+        out: dict[str, list[str]] = {item.item: [] for item in mission.items}
+        for item in mission.items:
+            for other in item.after:
+                out[other].append(item.item)
+        arguments: list[str | bytes | int | float] = [mission.group, mission.digest, mission.actor, mission.objective]
+        arguments += [mission.account, repr(mission.weight), mission.priority_class, mission.deadline_ms]
+        for item in mission.items:
+            arguments += [item.item, item.capability, item.width, item.urgency.value, item.business_impact]
+            arguments += [item.deadline_ms, item.start_by_s, " ".join(item.after), " ".join(out[item.item])]
+            arguments += [item.inputs, item.contract]
+        answer = await self.call("create", partition, arguments)
+        created, repeated = answer[1].split()
+        missing = tuple(views.capability(name) for name in answer[2].decode().split())
+        return Receipt(
+            mission.mission, mission.group, partition, int(created), len(mission.items), repeated == b"1", missing
+        )
+
+    async def mission(self, group: GroupId) -> MissionView | None:
+        """The Mission as it is now; None where there is none."""
+        partition = self.partition_of(group)
+        return await self.run(views.mission, self.base(partition), group, partition)
+
+    async def missions(self, *, most: int = 1000) -> list[MissionView]:
+        """The newest Missions of the store, oldest first."""
+        found: list[MissionView] = []
+        for partition in range(self.partitions):
+            base = self.base(partition)
+            found += await self.run(views.missions, base, partition, most)
+        return sorted(found, key=lambda view: (view.created_ms, view.group))[-most:]
+
+    async def items(self, group: GroupId, *, bodies: bool = False) -> list[ItemView]:
+        """The Mission's WorkItems in the order they were given; with `bodies`, results and failure Evidence too."""
+        base = self.base(self.partition_of(group))
+        return await self.run(views.items, base, group, bodies)
+
+    async def read_log(self, group: GroupId, *, after: int = 0, count: int = 1000) -> list[Event]:
+        """Events after a sequence, in order; Corrupt where one is missing."""
+        base = self.base(self.partition_of(group))
+        return await self.run(log.read_after, base, group, after, count)
+
+    async def wait_log(self, group: GroupId, *, after: int, timeout_s: float) -> list[Event]:
+        """Events after a sequence as soon as there are some; none at the time-out."""
+        base = self.base(self.partition_of(group))
+        return await self.run(log.wait_after, base, group, after, timeout_s)
+
+    async def wait_finished(self, group: GroupId, *, timeout_s: float) -> MissionView:
+        """The Mission once it has ended, or as it is at the time-out. Its end rings an inbox; the state is looked at anyway."""
+        partition = self.partition_of(group)
+        name = f"client.{secrets.token_hex(8)}"
+        deadline = anyio.current_time() + timeout_s
+        while True:
+            await self.call("watch", partition, (group, name, WATCH_TTL_MS))
+            view = await self.mission(group)
+            if view is None:
+                raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
+            left = deadline - anyio.current_time()
+            if view.ended_ms or left <= 0:
+                return view
+            key = keys.inbox(self.base(partition), name)
+            await self.run(views.pop, [key], min(left, LOOK_AGAIN_S, self._block_s))
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.link.aclose()
+
+
+def envelope(reply: Sequence[bytes]) -> Envelope:
+    """The envelope of any reply."""
+    return Envelope.parse(reply[0])

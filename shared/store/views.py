@@ -1,0 +1,140 @@
+"""Pictures of the store, read with plain commands: nothing here decides or writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import (
+    AgentId,
+    Capability,
+    GroupId,
+    ItemId,
+    ItemState,
+    ItemView,
+    MissionId,
+    MissionState,
+    MissionView,
+)
+from ..names import name_of
+from . import keys
+
+_PAGE = 500
+POKE = "poke"
+
+
+def capability(name: str) -> Capability:
+    return Capability(name)
+
+
+async def now_ms(client: Any) -> int:
+    seconds, microseconds = await client.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+async def bound_replids(client: Any, metas: list[str]) -> list[str | None]:
+    """The replid each partition is bound to; None where it is new."""
+    async with client.pipeline(transaction=False) as pipe:
+        for name in metas:
+            pipe.hget(name, "replid")
+        found = await pipe.execute()
+    return [None if raw is None else raw.decode() for raw in found]
+
+
+async def pop(client: Any, lists: list[str], timeout_s: float) -> tuple[str, str] | None:
+    """The first entry of the first non-empty list: (key, entry); None at the time-out."""
+    found = await client.blpop(lists, timeout=max(0.01, timeout_s))
+    return None if found is None else (found[0].decode(), found[1].decode())
+
+
+async def poke(client: Any, inbox: str) -> None:
+    """Rings an inbox with nothing to say; the entry goes by itself where nobody hears it."""
+    async with client.pipeline(transaction=False) as pipe:
+        pipe.rpush(inbox, POKE)
+        pipe.pexpire(inbox, 60_000)
+        await pipe.execute()
+
+
+def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:
+    text = {name.decode(): value.decode() for name, value in raw.items()}
+
+    def number(name: str) -> int:
+        return int(text.get(name, "0"))
+
+    return MissionView(
+        mission=MissionId(name_of(group)),
+        group=group,
+        partition=partition,
+        state=MissionState(text["state"]),
+        objective=text["objective"],
+        owner=name_of(text["owner"]),
+        account=name_of(text["account"]),
+        weight=float(text["weight"]),
+        created_ms=number("created"),
+        ended_ms=number("ended"),
+        deadline_ms=number("deadline"),
+        total=number("total"),
+        verified=number("verified"),
+        failed=number("failed"),
+        cancelled=number("cancelled"),
+        last_seq=int(last_seq or 0),
+    )
+
+
+async def mission(client: Any, base: str, group: GroupId, partition: int) -> MissionView | None:
+    async with client.pipeline(transaction=False) as pipe:
+        pipe.hgetall(keys.mission(base, group))
+        pipe.hget(keys.seqs(base), group)
+        raw, last_seq = await pipe.execute()
+    return _mission(group, partition, raw, last_seq) if raw.get(b"state") else None
+
+
+async def missions(client: Any, base: str, partition: int, most: int) -> list[MissionView]:
+    names = [GroupId(name.decode()) for name in await client.hkeys(keys.groups(base))]
+    found: list[MissionView] = []
+    for start in range(0, min(len(names), most), _PAGE):
+        page = names[start : start + _PAGE]
+        async with client.pipeline(transaction=False) as pipe:
+            for group in page:
+                pipe.hgetall(keys.mission(base, group))
+                pipe.hget(keys.seqs(base), group)
+            answers = await pipe.execute()
+        for i, group in enumerate(page):
+            if answers[2 * i].get(b"state"):
+                found.append(_mission(group, partition, answers[2 * i], answers[2 * i + 1]))
+    return found
+
+
+def _item(group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes) -> ItemView:
+    owner = raw.get(b"own")
+    return ItemView(
+        mission=MissionId(name_of(group)),
+        item=item,
+        state=ItemState(raw[b"st"].decode()),
+        capability=Capability(raw[b"cap"].decode()),
+        owner=AgentId(owner.decode()) if owner else None,
+        ownership_epoch=int(raw.get(b"oe", b"0")),
+        lease_number=int(raw.get(b"ln", b"0")),
+        dependencies_left=int(raw.get(b"dep", b"0")),
+        failure=failure,
+        result=result,
+    )
+
+
+async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[ItemView]:
+    ids = [ItemId(raw.decode()) for raw in await client.lrange(keys.items(base, group), 0, -1)]
+    found: list[ItemView] = []
+    for start in range(0, len(ids), _PAGE):
+        page = ids[start : start + _PAGE]
+        async with client.pipeline(transaction=False) as pipe:
+            for item in page:
+                pipe.hgetall(keys.item(base, group, item))
+            records = await pipe.execute()
+        for item, raw in zip(page, records, strict=True):
+            result, failure = raw.get(b"rs"), raw.get(b"fl", b"")
+            # One long body at a time: a page of them could be gigabytes.
+            if bodies and b"rsx" in raw:
+                result = await client.get(keys.body(base, group, item, "rs"))
+            if bodies and b"flx" in raw:
+                failure = await client.get(keys.body(base, group, item, "fl")) or b""
+            found.append(_item(group, item, raw, result if bodies else None, failure if bodies else b""))
+    return found

@@ -1,0 +1,1 @@
+"""What a test of treadle needs: stores, a virtual clock, faults."""

@@ -1,0 +1,183 @@
+"""Builders of values for tests: complete with defaults, so that a test names only what it is about."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from treadle.shared.model import (
+    EVENT_FIELDS,
+    STARTS_EPOCH_MS,
+    AgentId,
+    Capability,
+    DirectoryEntry,
+    Event,
+    EventKind,
+    GroupId,
+    ItemId,
+    Usage,
+)
+from treadle.worker.core.fairness import estimate_ms, next_typical, virtual_time
+from treadle.worker.core.schedule import Take
+
+NOW_MS = STARTS_EPOCH_MS + 1_000_000_000
+GROUP = GroupId("m-1")
+ITEM = ItemId("a")
+AGENT = AgentId("worker-1")
+OTHER = AgentId("worker-2")
+SESSION = 7
+CAPABILITY = Capability("index")
+
+_DATA = {
+    "epoch": 1,
+    "start_by_ms": NOW_MS + 60_000,
+    "lease": "l-1",
+    "expires_ms": NOW_MS + 10_000,
+    "number": 1,
+    "agent": AGENT,
+    "session": SESSION,
+}
+
+
+def an_event(
+    kind: EventKind,
+    seq: int = 1,
+    *,
+    group: GroupId = GROUP,
+    item: ItemId | None = ITEM,
+    by: str = f"{AGENT}@{SESSION}",
+    incarnation: int = 1,
+    **data: object,
+) -> Event:
+    """An Event of one's own Agent, its data tokens by the names of EVENT_FIELDS."""
+    names = EVENT_FIELDS[kind]
+    unknown = data.keys() - set(names)
+    assert not unknown, f"{kind} has no data called {unknown}"
+    tokens = tuple(str(data.get(name, _DATA.get(name, "0"))) for name in names)
+    return Event(group, incarnation, seq, kind, NOW_MS + seq, item, by, tokens)
+
+
+def a_usage(**fields: Any) -> Usage:
+    """A node's counters; `running=n` without `starts_ms` runs since NOW_MS."""
+    usage = Usage(**fields)
+    if usage.running and "starts_ms" not in fields:
+        usage = replace(usage, starts_ms=usage.running * (NOW_MS - STARTS_EPOCH_MS))
+    return usage
+
+
+def an_entry(
+    group: str = GROUP,
+    takeable: int = 1,
+    *,
+    partition: int = 0,
+    capability: str = CAPABILITY,
+    weight: float = 1.0,
+    usage: Usage | None = None,
+    head: str = "",
+    code: str = "",
+) -> DirectoryEntry:
+    """A directory entry of a Group that was never served."""
+    return DirectoryEntry(
+        partition=partition,
+        group=GroupId(group),
+        capability=Capability(capability),
+        takeable=takeable,
+        head=head,
+        account="acme",
+        weight=weight,
+        priority_class="standard",
+        usage=usage or Usage(entry=1, entry_ms=NOW_MS),
+        code=code,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One item that runs: what its start charged is what its end takes back."""
+
+    group: GroupId
+    start_ms: int
+    run_ms: int
+    estimate_ms: int
+
+
+@dataclass(slots=True)
+class _Line:
+    weight: float
+    partition: int
+    runs: deque[int] = field(default_factory=deque)
+    usage: Usage = field(default_factory=Usage)
+
+
+class TinyStore:
+    """The counters and the directory as the function library keeps them, of one capability, without a server.
+
+    `take` is the accept and start of a whole list under one total, `end` the settlement of a run.
+    """
+
+    def __init__(self) -> None:
+        self.lines: dict[GroupId, _Line] = {}
+        self.changed: set[GroupId] = set()
+
+    def add(self, group: str, runs: Iterable[int], now_ms: int, *, weight: float = 1.0, partition: int = 0) -> None:
+        """Queue items by the length of their runs."""
+        line = self.lines.setdefault(GroupId(group), _Line(weight, partition))
+        if not line.runs:
+            line.usage = replace(line.usage, entry=line.usage.entry + 1, entry_ms=now_ms)
+        line.runs.extend(runs)
+        self.changed.add(GroupId(group))
+
+    def take(self, takes: Sequence[Take], total: int, now_ms: int) -> list[Run]:
+        """Start items down the list until the total is filled; the first of an entry applies its tag (rule 3)."""
+        started: list[Run] = []
+        for take in takes:
+            self.changed.add(take.group)
+            line = self.lines[take.group]
+            for _ in range(min(take.most, total - len(started), len(line.runs))):
+                usage = line.usage
+                lift = 0.0 if usage.served else max(0.0, take.tag - virtual_time(usage, line.weight, now_ms))
+                run = Run(take.group, now_ms, line.runs.popleft(), estimate_ms(usage.typical_ms))
+                line.usage = replace(
+                    usage,
+                    offset=usage.offset + round(lift),
+                    running=usage.running + 1,
+                    starts_ms=usage.starts_ms + now_ms - STARTS_EPOCH_MS,
+                    estimate_ms=usage.estimate_ms + run.estimate_ms,
+                    served=bool(line.runs),
+                )
+                started.append(run)
+        return started
+
+    def end(self, run: Run, now_ms: int) -> None:
+        """Charge what was used and take back the estimate (rule 6)."""
+        line = self.lines[run.group]
+        usage = line.usage
+        line.usage = replace(
+            usage,
+            used_ms=usage.used_ms + now_ms - run.start_ms,
+            running=usage.running - 1,
+            starts_ms=usage.starts_ms - (run.start_ms - STARTS_EPOCH_MS),
+            estimate_ms=usage.estimate_ms - run.estimate_ms,
+            typical_ms=next_typical(usage.typical_ms, now_ms - run.start_ms),
+        )
+        self.changed.add(run.group)
+
+    def changes(self) -> list[DirectoryEntry]:
+        """The entries that changed since this was last asked, an emptied Group as a tombstone."""
+        entries = [
+            an_entry(group, len(line.runs), partition=line.partition, weight=line.weight, usage=line.usage)
+            for group, line in sorted(self.lines.items())
+            if group in self.changed
+        ]
+        self.changed.clear()
+        return entries
+
+    def service_ms(self, group: str, now_ms: int) -> int:
+        """The slot-time this Group has had."""
+        line = self.lines.get(GroupId(group))
+        if line is None:
+            return 0
+        usage = line.usage
+        return usage.used_ms + usage.running * (now_ms - STARTS_EPOCH_MS) - usage.starts_ms

@@ -1,0 +1,208 @@
+"""A wrong field of a spec is refused by its name, with the value and the bound; checkers see the fields all the same.
+
+The `type: ignore[...]` comments are part of the tests: mypy strict reports one that it does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from treadle.coordinator.specs import NOT_YET, WORK_MAX, MissionSpec, WorkSpec
+from treadle.shared.errors import Misuse
+from treadle.shared.model import Urgency
+
+
+def work_spec(**fields: Any) -> WorkSpec:
+    return WorkSpec(**{"id": "b", "capability": "index", **fields})
+
+
+def mission_spec(**fields: Any) -> MissionSpec:
+    return MissionSpec(**{"objective": "index the archive", "work": [work_spec()], **fields})
+
+
+def refusal(make: Callable[[], object]) -> str:
+    with pytest.raises(Misuse) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_objective_and_work_are_enough() -> None:
+    spec = MissionSpec(objective="index", work=[WorkSpec(id="a", capability="index")])
+    assert (spec.id, spec.account, spec.weight, spec.priority_class, spec.deadline) == (
+        None,
+        None,
+        1.0,
+        "standard",
+        None,
+    )
+    item = spec.work[0]
+    assert (item.inputs, item.after, item.deadline, item.urgency) == ({}, (), None, Urgency.NORMAL)
+    assert (item.business_impact, item.slots, item.start_by_s) == (0, 1, 60)
+
+
+def test_what_the_public_example_writes_is_taken() -> None:
+    deadline = datetime.now(UTC) + timedelta(hours=1)
+    spec = MissionSpec(
+        objective="...",
+        account="acme",
+        weight=3,
+        work=[
+            WorkSpec(id="a", capability="thumbnails", inputs={"files": ["x.png"]}),
+            WorkSpec(id="b", capability="index", after=["a"], deadline=deadline, urgency="high"),
+        ],
+    )
+    assert spec.work[1].after == ("a",)
+    assert spec.work[1].urgency is Urgency.HIGH
+    assert spec.work[1].deadline == deadline
+
+
+def test_a_deadline_keeps_its_instant_whatever_its_zone_and_may_be_iso_text() -> None:
+    instant = datetime(2031, 3, 30, 2, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert work_spec(deadline=instant).deadline == datetime(2031, 3, 30, 0, 30, tzinfo=UTC)
+    assert work_spec(deadline="2031-03-30T02:30:00+02:00").deadline == instant
+
+
+def test_items_may_be_dicts_as_a_mission_file_has_them() -> None:
+    spec = mission_spec(work=[{"id": "a", "capability": "index", "urgency": "critical"}])
+    assert spec.work == (WorkSpec(id="a", capability="index", urgency=Urgency.CRITICAL),)
+
+
+def test_a_spec_is_frozen_and_keeps_its_own_copy_of_what_it_was_given() -> None:
+    inputs, after = {"n": 1}, ["a"]
+    item = work_spec(inputs=inputs, after=after)
+    inputs["n"] = 2
+    after.append("c")
+    assert (item.inputs, item.after) == ({"n": 1}, ("a",))
+    with pytest.raises(ValidationError, match="frozen"):
+        item.slots = 2  # type: ignore[misc]
+
+
+def test_inputs_are_never_part_of_a_repr() -> None:
+    assert "sesame" not in repr(mission_spec(work=[work_spec(inputs={"password": "sesame"})]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"objective": ""}, "objective: '' is empty; say in a sentence"),
+        ({"objective": " \n"}, "objective: ' \\n' is empty; say in a sentence"),
+        ({"objective": "x" * 4001}, "objective: 4,001 characters, at most 4,000"),
+        ({"objective": "\ud800"}, "objective: '\\ud800' holds a lone surrogate"),
+        ({"objective": 1}, "objective: 1 must be a str"),
+        ({"weight": 0}, "weight: 0 must be greater than or equal to 0.001"),
+        ({"weight": -1}, "weight: -1 must be greater than or equal to 0.001"),
+        ({"weight": 10.5}, "weight: 10.5 must be less than or equal to 10"),
+        ({"weight": float("nan")}, "weight: nan must be finite"),
+        ({"weight": float("inf")}, "weight: inf must be"),
+        ({"weight": "3"}, "weight: '3' must be a number"),
+        ({"weight": True}, "weight: True must be a number"),
+        ({"priority_class": "gold"}, "priority_class: 'gold' must be \"standard\""),
+        ({"account": ""}, "account: '' must not be empty"),
+        ({"id": ""}, "id: '' must not be empty"),
+        ({"work": []}, "work: 0 items, must be 1 to 256 in one call until chunked load exists; add a WorkSpec"),
+        ({"work": "a"}, "work: a value of type str must be a list, not one str"),
+        (
+            {"work": [work_spec()] * (WORK_MAX + 1)},
+            "work: 257 items, must be 1 to 256 in one call until chunked load exists",
+        ),
+        ({"work": [None]}, "work[0]: a value of type NoneType must be a WorkSpec"),
+        (
+            {"deadline": datetime(2031, 1, 1)},
+            "deadline: datetime.datetime(2031, 1, 1, 0, 0) has no time zone; use an aware",
+        ),
+        ({"wieght": 3}, "wieght: is not a field; did you mean weight?"),
+        ({"xyz": 3}, "xyz: is not a field; known: id, objective, work, account, weight, priority_class, deadline"),
+        ({"budget": 3}, "budget: is not available in this version; leave it out"),
+    ],
+)
+def test_a_wrong_field_of_a_mission_is_named_with_its_value_and_bound(fields: dict[str, Any], said: str) -> None:
+    message = refusal(lambda: mission_spec(**fields))
+    assert message.startswith(said)
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"slots": 0}, "slots: 0 must be greater than or equal to 1"),
+        ({"slots": 1025}, "slots: 1025 must be less than or equal to 1024"),
+        ({"slots": True}, "slots: True must be a whole number"),
+        ({"slots": 1.5}, "slots: 1.5 must be a whole number"),
+        ({"business_impact": -1}, "business_impact: -1 must be greater than or equal to 0"),
+        ({"business_impact": 100_000}, "business_impact: 100000 must be less than or equal to 99999"),
+        ({"start_by_s": 0}, "start_by_s: 0 must be greater than or equal to 1"),
+        ({"start_by_s": 86_401}, "start_by_s: 86401 must be less than or equal to 86400"),
+        ({"urgency": "hi"}, "urgency: 'hi' must be one of critical, high, normal, routine"),
+        ({"after": "a"}, "after: 'a' must be a list, not one str"),
+        ({"after": ["a", 3]}, "after[1]: 3 must be a str"),
+        ({"after": {"a"}}, "after: {'a'} must be a list"),
+        ({"capability": None}, "capability: None must be a str"),
+        ({"deadline": 3600}, "deadline: 3600 is not a datetime; use an aware datetime"),
+        (
+            {"deadline": date(2031, 1, 1)},
+            "deadline: datetime.date(2031, 1, 1) is not a datetime; use an aware datetime",
+        ),
+        ({"deadline": "soon"}, "deadline: 'soon' is not a date and time in ISO 8601"),
+        ({"deadline": "2031-01-01T00:00:00"}, "deadline: datetime.datetime(2031, 1, 1, 0, 0) has no time zone"),
+        ({"capabilty": "x"}, "capabilty: is not a field; did you mean capability?"),
+        ({"inputs": ["sesame"]}, "inputs: a value of type list must be a dict"),
+        ({"urgency": "x" * 10_000}, "urgency: 'xxx"),
+    ],
+)
+def test_a_wrong_field_of_an_item_is_named_alone_and_inside_a_mission(fields: dict[str, Any], said: str) -> None:
+    alone = refusal(lambda: work_spec(**fields))
+    assert alone.startswith(f'WorkSpec (id "b"): {said}')
+    raw = {"id": "b", "capability": "index", **fields}
+    inside = refusal(lambda: mission_spec(work=[work_spec(id="a"), raw]))
+    assert inside.startswith(f'work[1] (id "b"): {said}')
+    assert len(inside) < 300
+    assert "sesame" not in inside
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET - {"budget", "owner", "definition_of_done", "final_approval"}))
+def test_a_field_that_is_not_built_yet_says_so(name: str) -> None:
+    assert refusal(lambda: work_spec(**{name: 1})) == (
+        f'WorkSpec (id "b"): {name}: is not available in this version; leave it out'
+    )
+
+
+def test_every_wrong_field_is_said_up_to_three() -> None:
+    message = refusal(lambda: mission_spec(weight=0, account="", priority_class="gold", id="", objective=""))
+    assert message.count("; ") >= 3
+    assert message.endswith("; and 2 more")
+
+
+def test_a_hostile_id_cannot_forge_a_line_of_a_message() -> None:
+    message = refusal(lambda: work_spec(id="a\nERROR\x1b[31m\u202e" + "x" * 100, slots=0))
+    assert message.startswith('WorkSpec (id "a\\nERROR\\x1b[31m\\u202exxx')
+    assert message.isprintable()
+
+
+def test_missing_fields_are_named_at_run_time_and_by_type_checkers() -> None:
+    def no_work() -> None:
+        MissionSpec(objective="x")  # type: ignore[call-arg]
+
+    def no_id() -> None:
+        WorkSpec(capability="index")  # type: ignore[call-arg]
+
+    assert refusal(no_work) == "work: is required"
+    assert refusal(no_id) == "WorkSpec: id: is required"
+
+
+def test_wrong_types_are_named_at_run_time_and_by_type_checkers() -> None:
+    def number_as_objective() -> None:
+        MissionSpec(objective=1, work=[work_spec()])  # type: ignore[arg-type]
+
+    def unknown_field() -> None:
+        WorkSpec(id="a", capability="index", colour="red")  # type: ignore[call-arg]
+
+    def unknown_urgency() -> None:
+        WorkSpec(id="a", capability="index", urgency="hi")  # type: ignore[arg-type]
+
+    assert refusal(number_as_objective) == "objective: 1 must be a str"
+    assert "colour: is not a field" in refusal(unknown_field)
+    assert "urgency: 'hi' must be one of" in refusal(unknown_urgency)

@@ -1,0 +1,126 @@
+"""`treadle-worker`: runs a Worker.
+
+Exit statuses: 0 stopped as asked, 1 something unforeseen, 2 something given is wrong or the store cannot be reached at the
+start, 4 replaced by a newer runtime of the same name, 128 + n ended by a second signal n.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from treadle.shared.errors import Misuse, TreadleError, Unavailable
+from treadle.shared.model import AgentId
+from treadle.shared.names import token
+from treadle.shared.processes import follow_owner
+from treadle.shared.settings import Settings
+
+from .handlers import load
+from .worker import Replaced, Worker
+
+EXIT_MISUSE, EXIT_REPLACED = 2, 4
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+_log = logging.getLogger("treadle.worker")
+
+
+@app.callback()
+def _commands() -> None:
+    """Runs the work of Missions."""
+
+
+@app.command()
+def run(
+    handlers: Annotated[str, typer.Option(help="Module that holds the handlers, such as 'app.handlers'.")],
+    slots: Annotated[int | None, typer.Option(help="Capacity Slots. TREADLE_SLOTS, else the number of CPUs.")] = None,
+    groups: Annotated[str, typer.Option(help="Missions to work for, by a pattern of their ids.")] = "*",
+    name: Annotated[
+        str | None, typer.Option(help="Agent name, unique. Host, process id and a nonce by default.")
+    ] = None,
+    app_dir: Annotated[Path | None, typer.Option(help="Folder to search for the module after the current one.")] = None,
+    url: Annotated[str | None, typer.Option(help="The store. TREADLE_URL, else redis://127.0.0.1:6379/0.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Works until SIGTERM or Ctrl-C; then handlers get TREADLE_GRACE_S to reach a safe point. A second signal ends at once."""
+    try:
+        _configure_logging(log_level)
+        settings = Settings(url=url, slots=slots)
+        agent = token(name or _default_name(), field="--name")
+        worker = Worker(
+            load(handlers, app_dir),
+            endpoint=settings.url,
+            name=AgentId(agent),
+            prefix=settings.prefix,
+            slots=settings.slots,
+            groups=groups,
+            lease_ttl_s=settings.lease_ttl_s,
+            grace_s=settings.grace_s,
+        )
+        anyio.run(_until_stopped, worker)
+    except Replaced as replaced:
+        _fail(str(replaced), EXIT_REPLACED)
+    except Misuse as misuse:
+        _fail(str(misuse), EXIT_MISUSE)
+    except Unavailable as error:
+        _fail(f"TREADLE_URL or --url: {error}; start that server or name another", EXIT_MISUSE)
+    except TreadleError as error:
+        _fail(str(error), 1)
+
+
+async def _until_stopped(worker: Worker) -> None:
+    over: TreadleError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_on_signals, worker)
+        try:
+            await worker.run()
+        except TreadleError as error:
+            over = error  # raised outside, where no group wraps it
+        tasks.cancel_scope.cancel()
+    if over is not None:
+        raise over
+
+
+async def _on_signals(worker: Worker) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        is_first = True
+        async for number in signals:
+            if not is_first:
+                sys.stderr.flush()
+                os._exit(128 + number)
+            is_first = False
+            _log.info("stopping: nothing more is taken, handlers may reach a safe point; once more ends at once")
+            worker.stop()
+
+
+def _default_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _configure_logging(level: str) -> None:
+    if level not in ("debug", "info", "warning", "error"):
+        raise Misuse(f"--log-level: {level[:40]!r}, must be debug, info, warning or error")
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+
+
+def _fail(text: str, status: int) -> None:
+    print(f"treadle-worker: {text}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def main() -> None:
+    """The console script."""
+    follow_owner()
+    app()
+
+
+if __name__ == "__main__":
+    main()

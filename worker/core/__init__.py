@@ -1,0 +1,1 @@
+"""Pure decisions of a Worker: no clock, no chance, no Redis."""

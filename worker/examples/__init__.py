@@ -1,0 +1,1 @@
+"""Handlers that show how one is written."""

@@ -1,0 +1,109 @@
+"""From what runs ask to frozen turns: one lane a partition, one call in flight, repeated byte for byte (design.md 3.5)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from treadle.shared.model import GroupId
+from treadle.shared.store import Operation, Start, Turn, payload_size
+from treadle.shared.store.operations import OPERATIONS_MAX, PAYLOAD_MAX, Take
+
+TICKET = TypeVar("TICKET")
+
+
+@dataclass(slots=True)
+class _Lane(Generic[TICKET]):
+    number: int = 0
+    waiting: deque[tuple[Operation, TICKET]] = field(default_factory=deque)
+    frozen: Turn | None = None
+    tickets: tuple[TICKET | None, ...] = ()
+    token: str = "-"
+
+
+class Lanes(Generic[TICKET]):
+    """The lanes of one session. A ticket is whatever the caller wants back with an operation's outcome."""
+
+    def __init__(self, partitions: int) -> None:
+        self._lanes: dict[int, _Lane[TICKET]] = {partition: _Lane() for partition in range(partitions)}
+
+    def ask(self, partition: int, operation: Operation, ticket: TICKET) -> None:
+        """Queues an operation for the partition's next turn."""
+        self._lanes[partition].waiting.append((operation, ticket))
+
+    def token(self, partition: int, token: str) -> None:
+        """Remembers a wake token, to be handed on with the next turn where that gets nothing."""
+        self._lanes[partition].token = token
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no operation waits and no turn is unanswered."""
+        return not any(lane.frozen or lane.waiting for lane in self._lanes.values())
+
+    @property
+    def reserved(self) -> int:
+        """Width that unanswered turns may be about to start."""
+        return sum(lane.frozen.slots for lane in self._lanes.values() if lane.frozen) + sum(
+            1 for lane in self._lanes.values() if lane.frozen for op in lane.frozen.operations if isinstance(op, Start)
+        )
+
+    def freeze(
+        self, takes: dict[int, tuple[list[Take], int]], cursors: dict[int, list[tuple[GroupId, int]]]
+    ) -> list[Turn]:
+        """The turns to send now: unanswered ones as they were, new ones from what waits and from `takes`.
+
+        `takes`: by partition, the list to take from and the total width to fill.
+        """
+        turns: list[Turn] = []
+        for partition, lane in self._lanes.items():
+            if lane.frozen is None:
+                self._compose(partition, lane, *takes.get(partition, ([], 0)), cursors.get(partition, []))
+            if lane.frozen is not None:
+                turns.append(lane.frozen)
+        return turns
+
+    def _compose(
+        self, partition: int, lane: _Lane[TICKET], takes: Sequence[Take], slots: int, cursors: list[tuple[GroupId, int]]
+    ) -> None:
+        operations: list[Operation] = []
+        tickets: list[TICKET | None] = []
+        size = 0
+        while lane.waiting and len(operations) < OPERATIONS_MAX:
+            operation, ticket = lane.waiting[0]
+            size += payload_size(operation)
+            if operations and size > PAYLOAD_MAX:
+                break
+            lane.waiting.popleft()
+            operations.append(operation)
+            tickets.append(ticket)
+        room = OPERATIONS_MAX - len(operations)
+        operations += takes[:room]
+        tickets += [None] * len(takes[:room])
+        if not operations and lane.token == "-":
+            return
+        lane.number += 1
+        lane.frozen = Turn(
+            partition, lane.number, tuple(operations), slots=slots, token=lane.token, cursors=tuple(cursors[:256])
+        )
+        lane.tickets = tuple(tickets)
+        lane.token = "-"
+
+    def answered(self, turn: Turn) -> tuple[TICKET | None, ...]:
+        """Takes a turn as answered; gives its tickets, one an operation."""
+        lane = self._lanes[turn.partition]
+        assert lane.frozen is turn, "a lane has one call in flight"
+        lane.frozen = None
+        return lane.tickets
+
+    def abandon(self) -> list[TICKET]:
+        """Gives up all that is unanswered or waits: the session is over."""
+        tickets: list[TICKET] = []
+        for lane in self._lanes.values():
+            if lane.frozen is not None:
+                tickets += [ticket for ticket in lane.tickets if ticket is not None]
+            tickets += [ticket for _, ticket in lane.waiting]
+            lane.waiting.clear()
+            lane.frozen = None
+        return tickets

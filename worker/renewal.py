@@ -1,0 +1,153 @@
+"""Keeping leases: what is to be renewed when (pure), and the thread that does it off the event loop (design.md 4).
+
+A blocked event loop does not lose its leases, a stopped or dead process does. The thread has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from treadle.shared.errors import TreadleError, Unavailable
+from treadle.shared.model import Lease, LeaseId
+from treadle.shared.store import Envelope, Held
+
+BEAT_TTLS = 2
+"""Every partition hears of a session this often, in lease TTLs, also where it holds nothing there."""
+_log = logging.getLogger("treadle.worker")
+
+
+@dataclass(slots=True)
+class _Kept:
+    held: Held
+    confirmed_s: float
+    """Local monotonic time just before the grant or the last good renewal was asked for: its TTL counts from there."""
+    is_closing: bool = False
+
+
+class Renewals:
+    """The leases of one session, by Lease ID, on a local monotonic clock given by the caller."""
+
+    def __init__(self, *, ttl_s: float, partitions: int) -> None:
+        self.ttl_s = ttl_s
+        self.period_s = ttl_s / 4
+        self._partitions = partitions
+        self._kept: dict[LeaseId, _Kept] = {}
+        self._beat_s: float | None = None
+
+    def hold(self, partition: int, lease: Lease, *, asked_s: float) -> None:
+        """Keeps a lease that was granted by a call sent at `asked_s`."""
+        held = Held(partition, lease.group, lease.item, lease.ownership_epoch, lease.lease_id)
+        self._kept[lease.lease_id] = _Kept(held, asked_s)
+
+    def closing(self, lease_id: LeaseId) -> None:
+        """Its own run ends it: a refused renewal of it is normal from here on."""
+        if kept := self._kept.get(lease_id):
+            kept.is_closing = True
+
+    def drop(self, lease_id: LeaseId) -> None:
+        self._kept.pop(lease_id, None)
+
+    def due(self, now_s: float) -> dict[int, list[Held]]:
+        """What to renew now: leases older than TTL/4, by partition; every partition once in a while."""
+        due: dict[int, list[Held]] = {}
+        if self._beat_s is None or now_s - self._beat_s >= BEAT_TTLS * self.ttl_s:
+            self._beat_s = now_s
+            due = {partition: [] for partition in range(self._partitions)}
+        for kept in list(self._kept.values()):
+            if now_s - kept.confirmed_s >= self.period_s:
+                due.setdefault(kept.held.partition, []).append(kept.held)
+        return due
+
+    def answered(self, leases: list[Held], codes: list[str], *, asked_s: float) -> list[tuple[LeaseId, str]]:
+        """Notes the codes of a renewal asked for at `asked_s`; gives the leases that are lost, with why."""
+        lost: list[tuple[LeaseId, str]] = []
+        for held, code in zip(leases, codes, strict=True):
+            kept = self._kept.get(held.lease)
+            if kept is None:
+                continue
+            if code == "OK":
+                kept.confirmed_s = max(kept.confirmed_s, asked_s)
+            elif not kept.is_closing:
+                lost.append((held.lease, code))
+        return lost
+
+    def expired(self, now_s: float) -> list[LeaseId]:
+        """Leases that nobody confirmed for a whole TTL: by our own clock they are over, whatever the store says later."""
+        return [
+            lease
+            for lease, kept in list(self._kept.items())
+            if now_s - kept.confirmed_s >= self.ttl_s and not kept.is_closing
+        ]
+
+
+class Door(Protocol):
+    """How a renewal reaches the store."""
+
+    def renew(self, partition: int, leases: list[Held]) -> tuple[Envelope, list[str]]: ...
+
+    def close(self) -> None: ...
+
+
+class RenewalThread:
+    """Renews until stopped. What it learns it hands to `report`, which must be safe to call from a thread."""
+
+    def __init__(self, renewals: Renewals, door: Door, report: Callable[[Report], None]) -> None:
+        self._renewals = renewals
+        self._door = door
+        self._report = report
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="treadle-renewal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops it and waits for it; the connection is closed. Twice is fine."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._renewals.ttl_s + 5)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._renewals.period_s / 2):
+                renew_due(self._renewals, self._door, self._report)
+        except BaseException as error:  # what it did not expect fences the Worker: it is never only logged
+            self._report(Report(fault=error))
+        finally:
+            self._door.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a round of renewals found."""
+
+    lost: tuple[tuple[LeaseId, str], ...] = ()
+    due_ms: dict[int, int | None] | None = None
+    fault: BaseException | None = None
+
+
+def renew_due(
+    renewals: Renewals, door: Door, report: Callable[[Report], None], clock: Callable[[], float] = time.monotonic
+) -> None:
+    """One round: renews what is due, partition by partition, and reports losses, due times and faults."""
+    lost: list[tuple[LeaseId, str]] = []
+    due_ms: dict[int, int | None] = {}
+    for partition, leases in renewals.due(clock()).items():
+        asked_s = clock()
+        try:
+            envelope, codes = door.renew(partition, leases)
+        except Unavailable as error:
+            _log.debug("renewal in partition %d: %s", partition, error)
+        except TreadleError as error:
+            report(Report(fault=error))
+        else:
+            due_ms[partition] = envelope.due_ms
+            lost += renewals.answered(leases, codes, asked_s=asked_s)
+    lost += [(lease, "WORK_LEASE_EXPIRED") for lease in renewals.expired(clock())]
+    if lost or due_ms:
+        report(Report(tuple(lost), due_ms))

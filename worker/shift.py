@@ -1,0 +1,363 @@
+"""One session at work: its connections, its tasks, its loop. Everything else rings the loop.
+
+look and doorbells -> inbox, queues, directory -> decide -> one turn a partition -> runs in their slots
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+from anyio.abc import TaskGroup
+from treadle.shared.errors import Corrupt, TreadleError, Unavailable
+from treadle.shared.model import AgentId, Capability, Grant, GroupId, Session
+from treadle.shared.names import name_of
+from treadle.shared.store import Authority, Envelope, Operation, RenewalDoor, Store, Take, Wake
+
+from .handlers import Handler
+from .patience import Patience
+from .renewal import RenewalThread, Report, renew_due
+from .slot import End, Run, carry_out
+from .tenure import Tenure, Ticket, operation_desk
+
+SWEEP_S = 5.0
+"""The directory and every due head are looked at this often at least, since a token can be lost."""
+BLOCKED_S = 1.0
+"""A gap of the event loop that is worth a warning."""
+BEAT_S = 0.1
+CLOSE_S = 5.0
+READ_PAGE = 1000
+_log = logging.getLogger("treadle.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a Worker works under, in every one of its sessions."""
+
+    name: AgentId
+    handlers: Mapping[Capability, Handler]
+    slots: int
+    groups: str
+    """A pattern of Mission ids, as of a shell."""
+    lease_ttl_ms: int
+    grace_s: float
+    renew_in: Literal["thread", "task"]
+
+
+class Shift:
+    """One session, from its opening to its end, with its connections, its renewal thread and its tasks."""
+
+    def __init__(self, terms: Terms, patience: Patience, store: Store) -> None:
+        self._terms = terms
+        self._patience = patience
+        self._authority = Authority(store)
+        self._store = store
+        self._rung = anyio.Event()
+        self._wakes: deque[Wake] = deque()
+        self._reports: deque[Report] = deque()
+        self._fault: BaseException | None = None
+        self._listens_for_tokens = True
+        self._versions: dict[int, int] = {}
+        self._unread: set[int] = set()
+        self._swept_s = -SWEEP_S
+        self._clock_ms = 0.0
+        self._failures = 0
+        self._stagger_s = zlib.crc32(terms.name.encode()) % 16 / 1000
+        self._tenure: Tenure
+        self._tasks: TaskGroup
+        self._renewal: RenewalThread | None = None
+
+    async def serve(self, opened: Callable[[], None]) -> None:
+        """Opens a session, says so, and works under it until told to stop or until it is over: then it raises why."""
+        terms, store = self._terms, self._store
+        session, owned = await self._patience.until_answered(self._open)
+        self._tenure = tenure = Tenure(
+            session,
+            handlers=terms.handlers,
+            slots=terms.slots,
+            groups=terms.groups,
+            partitions=store.partitions,
+            begin=self._begin,
+        )
+        tenure.desk = operation_desk(self._ask, lambda lease: tenure.renewals.closing(lease.lease_id))
+        self._versions = dict.fromkeys(range(store.partitions), 0)
+        over: TreadleError | None = None
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                try:
+                    await self._start(owned)
+                    opened()
+                    await self._work()
+                except TreadleError as error:
+                    over = error  # raised outside, where no group wraps it
+                finally:
+                    await self._wind_up()
+                    self._tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                if self._renewal is not None:
+                    await anyio.to_thread.run_sync(self._renewal.stop)
+                await self._authority.aclose()
+        if over is not None:
+            raise over
+
+    async def _start(self, owned: list[Grant]) -> None:
+        await self._recover(owned)
+        tenure = self._tenure
+        door = RenewalDoor(self._store, tenure.session)
+        if self._terms.renew_in == "thread":
+            loop = asyncio.get_running_loop()
+
+            def report(found: Report) -> None:
+                loop.call_soon_threadsafe(self._reported, found)
+
+            self._renewal = RenewalThread(tenure.renewals, door, report)
+            self._renewal.start()
+        else:
+            self._tasks.start_soon(self._renew, door)
+        self._tasks.start_soon(self._listen)
+        self._tasks.start_soon(self._beat)
+        _log.info("agent %s: session %d is open", name_of(tenure.session.agent), tenure.session.epoch)
+
+    async def _wind_up(self) -> None:
+        """Cancels what still runs and lets it unwind, within the grace: no slot outlives its session."""
+        self._tenure.give_up("session over")
+        with anyio.move_on_after(self._terms.grace_s, shield=True):
+            for run in list(self._tenure.runs.values()):
+                await run.done.wait()
+
+    async def _open(self) -> tuple[Session, list[Grant]]:
+        terms = self._terms
+        return await self._authority.open_session(
+            terms.name, tuple(terms.handlers), lease_ttl_ms=terms.lease_ttl_ms, nonce=self._patience.nonce()
+        )
+
+    async def _recover(self, owned: list[Grant]) -> None:
+        """Rebuilds the queues of what an older session left, from the log itself (C10)."""
+        self._tenure.owned.extend(grant for grant in owned if grant.capability in self._terms.handlers)
+        for group in {grant.group for grant in owned}:
+            await self._read_on(group)
+
+    # --- the loop ---
+
+    async def _work(self) -> None:
+        """Reads, folds, decides and carries out until the Worker is stopped and nothing is left."""
+        tenure, stop = self._tenure, self._patience.stop
+        self._tasks.start_soon(self._ring_on_stop)
+        give_up_s = math.inf
+        while True:
+            if stop.is_set() and not tenure.is_stopping:
+                tenure.stop()
+                self._tasks.start_soon(self._grace)
+                give_up_s = anyio.current_time() + self._terms.grace_s + tenure.renewals.ttl_s
+            self._raise_faults()
+            if tenure.is_stopping and (tenure.is_done or anyio.current_time() > give_up_s):
+                break
+            try:
+                await self._round()
+                self._failures = 0
+            except Unavailable as error:
+                self._failures += 1
+                self._patience.complain(self._failures, error)
+                await anyio.sleep(self._patience.back_off_s(self._failures))
+        with anyio.move_on_after(CLOSE_S):
+            await self._authority.close_session(tenure.session)
+
+    async def _round(self) -> None:
+        await self._rest()
+        self._raise_faults()
+        await self._hear()
+        await self._tick()
+        await self._look()
+        for group in sorted(self._tenure.behind):
+            await self._read_on(group)
+        turns = self._tenure.turns(self._now_ms())
+        if not turns:
+            await self._poke()
+            return
+        asked_s = anyio.current_time()
+        answers = await self._authority.turns(self._tenure.session, turns)
+        fault: TreadleError | None = None
+        for turn, answer in zip(turns, answers, strict=True):
+            if isinstance(answer, TreadleError):
+                fault = answer
+            else:
+                self._learn(turn.partition, answer.envelope)
+                if len(answer.entries) < sum(isinstance(operation, Take) for operation in turn.operations):
+                    self._unread.add(turn.partition)  # a repeated call is answered without the directory
+                self._tenure.answer(turn, answer, asked_s=asked_s)
+        if fault is not None:
+            raise fault
+        self._ring()
+
+    async def _rest(self) -> None:
+        """Waits until something rings, is due, or the time of the next sweep."""
+        known = [due for due in self._tenure.due_ms.values() if due is not None]
+        now_s = anyio.current_time()
+        until_s = self._swept_s + self._sweep_s
+        if known:
+            until_s = min(until_s, now_s + (min(known) - self._now_ms()) / 1000 + self._stagger_s)
+        with anyio.move_on_after(max(0.0, until_s - now_s)):
+            await self._rung.wait()
+        self._rung = anyio.Event()
+
+    @property
+    def _sweep_s(self) -> float:
+        return min(SWEEP_S, self._tenure.renewals.ttl_s / 2)
+
+    async def _hear(self) -> None:
+        while self._reports:
+            report = self._reports.popleft()
+            self._tenure.due_ms.update(report.due_ms or {})
+            for lease_id, code in report.lost:
+                for run in list(self._tenure.runs.values()):
+                    if run.lease.lease_id == lease_id:
+                        self._tenure.lose(run.lease, code)
+        while self._wakes:
+            wake = self._wakes.popleft()
+            if wake.token is not None:
+                self._tenure.lanes.token(wake.partition, wake.token)
+                self._unread.add(wake.partition)
+            if bell := wake.bell:
+                self._tenure.hear(wake.partition, bell.group, bell.previous, bell.first, bell.last, [])
+
+    async def _tick(self) -> None:
+        now_ms = self._now_ms()
+        for partition, due in list(self._tenure.due_ms.items()):
+            if due is not None and due <= now_ms:
+                envelope, _ = await self._authority.tick(partition)
+                self._learn(partition, envelope)
+                self._unread.add(partition)
+
+    async def _look(self) -> None:
+        now_s = anyio.current_time()
+        if now_s - self._swept_s >= self._sweep_s:
+            self._unread.update(self._versions)
+            self._swept_s = now_s
+        if not self._unread:
+            return
+        wanted = {partition: self._versions[partition] for partition in self._unread}
+        found = await self._authority.look(wanted, self._tenure.session.capabilities)
+        for partition, look in found.items():
+            self._learn(partition, look.envelope)
+            self._versions[partition] = look.version
+            self._tenure.admit(look.entries, look.envelope.now_ms, whole=partition if look.full else None)
+        self._unread.difference_update(wanted)
+
+    async def _read_on(self, group: GroupId) -> None:
+        """Reads a Group's log from this Worker's Cursor to its end."""
+        tenure, partition = self._tenure, self._store.partition_of(group)
+        while group not in tenure.halted:
+            try:
+                events = await self._store.read_log(group, after=tenure.inbox.cursor(group))
+                received = tenure.inbox.replay(group, events)
+            except Corrupt as error:
+                tenure.halt(group, error)
+                return
+            tenure.fold(partition, group, received.fresh)
+            if received.read_after is None and len(events) < READ_PAGE:
+                break
+        tenure.behind.discard(group)
+
+    async def _poke(self) -> None:
+        """Ends a wait that does not listen for tokens although a slot is free now."""
+        if self._tenure.free_slots > 0 and not self._listens_for_tokens and not self._tenure.is_stopping:
+            self._listens_for_tokens = True
+            await self._authority.poke(self._tenure.session)
+
+    # --- what rings ---
+
+    def _ring(self) -> None:
+        self._rung.set()
+
+    def _ask(self, partition: int, operation: Operation, ticket: Ticket) -> None:
+        self._tenure.lanes.ask(partition, operation, ticket)
+        self._ring()
+
+    def _begin(self, run: Run) -> None:
+        self._tasks.start_soon(self._run, run)
+
+    async def _run(self, run: Run) -> None:
+        try:
+            await carry_out(run, self._authority)
+        except TreadleError as error:
+            self._fault = self._fault or error
+        finally:
+            self._tenure.finished(run)
+            run.done.set()
+            self._ring()
+
+    async def _listen(self) -> None:
+        failures = 0
+        while True:
+            tokens = self._tenure.free_slots > 0 and not self._tenure.is_stopping
+            self._listens_for_tokens = tokens
+            try:
+                wake = await self._authority.wait(self._tenure.session, tokens=tokens, timeout_s=SWEEP_S)
+                failures = 0
+            except Unavailable:
+                failures += 1
+                await anyio.sleep(self._patience.back_off_s(failures))
+            except TreadleError as error:
+                self._fault = self._fault or error
+                self._ring()
+                return
+            else:
+                if wake is not None:
+                    self._wakes.append(wake)
+                    self._ring()
+
+    def _reported(self, report: Report) -> None:
+        self._fault = self._fault or report.fault
+        self._reports.append(report)
+        self._ring()
+
+    async def _renew(self, door: RenewalDoor) -> None:
+        """The renewal thread's work as a task: for a simulator's virtual clock."""
+        try:
+            while True:
+                await anyio.sleep(self._tenure.renewals.period_s / 2)
+                renew_due(self._tenure.renewals, door, self._reported, anyio.current_time)
+        finally:
+            door.close()
+
+    async def _beat(self) -> None:
+        while True:
+            before_s = anyio.current_time()
+            await anyio.sleep(BEAT_S)
+            gap_s = anyio.current_time() - before_s - BEAT_S
+            if gap_s > BLOCKED_S:
+                names = ", ".join(run.name for run in self._tenure.runs.values()) or "nothing"
+                _log.warning(
+                    "event loop blocked for %.1f s while running %s; use an await between pieces", gap_s, names
+                )
+
+    async def _ring_on_stop(self) -> None:
+        await self._patience.stop.wait()
+        self._ring()
+
+    async def _grace(self) -> None:
+        await anyio.sleep(self._terms.grace_s)
+        for run in list(self._tenure.runs.values()):
+            run.stop(End.RETURNED)
+
+    # --- time and faults ---
+
+    def _learn(self, partition: int, envelope: Envelope) -> None:
+        self._clock_ms = envelope.now_ms - anyio.current_time() * 1000
+        self._tenure.due_ms[partition] = envelope.due_ms
+
+    def _now_ms(self) -> int:
+        """The store's time as far as it is known: for waiting and ordering only, nothing is decided by it."""
+        return int(self._clock_ms + anyio.current_time() * 1000)
+
+    def _raise_faults(self) -> None:
+        if self._fault is not None:
+            raise self._fault

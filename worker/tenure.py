@@ -1,0 +1,258 @@
+"""What one session holds and does with what it is told: runs, queues, leases, the directory. No loop and no waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import anyio
+from treadle.shared.errors import Corrupt
+from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, ItemId, Lease, Session
+from treadle.shared.names import name_of
+from treadle.shared.store import Operation, Outcome, Release, Start, Take, Turn, TurnReply, events_of
+
+from .core.inbox import Inbox
+from .core.queues import Queues
+from .core.schedule import Ready, View, decide
+from .handlers import Handler
+from .lanes import Lanes
+from .renewal import Renewals
+from .slot import Desk, End, Run
+
+_log = logging.getLogger("treadle.worker")
+_ENDS_A_RUN = frozenset({EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.ACCEPTED})
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A run's question and, once it is there, its outcome."""
+
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    outcome: Outcome | None = None
+
+    def answer(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self.outcome = outcome
+            self.answered.set()
+
+
+class Tenure:
+    """One Session Epoch of this Worker, from its opening to its end."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        handlers: Mapping[Capability, Handler],
+        slots: int,
+        groups: str,
+        partitions: int,
+        begin: Callable[[Run], None],
+    ) -> None:
+        self.session = session
+        self.slots = slots
+        self.lanes: Lanes[Ticket] = Lanes(partitions)
+        self.renewals = Renewals(ttl_s=session.lease_ttl_ms / 1000, partitions=partitions)
+        self.inbox = Inbox(session.agent)
+        self.queues = Queues(session.agent, session.epoch)
+        self.ready = Ready(session.agent, session.capabilities)
+        self.runs: dict[tuple[GroupId, ItemId], Run] = {}
+        self.owned: deque[Grant] = deque()
+        """Accepted and waiting for a slot."""
+        self.due_ms: dict[int, int | None] = {}
+        self.is_hungry = True
+        """Whether asking for work may give some: something changed since the last time nothing was got."""
+        self.is_stopping = False
+        self.behind: set[GroupId] = set()
+        """Groups whose log must be read before their Cursor can move on."""
+        self.halted: set[GroupId] = set()
+        self.desk: Desk
+        self._handlers = handlers
+        self._pattern = groups
+        self._begin = begin
+        self._cursors: dict[GroupId, tuple[int, int]] = {}
+
+    # --- what is free, and what to ask for ---
+
+    @property
+    def free_slots(self) -> int:
+        """Width not used by runs."""
+        return self.slots - sum(run.grant.width for run in self.runs.values())
+
+    def turns(self, now_ms: int) -> list[Turn]:
+        """The turns to send now: what runs ask, items to start, and what to take."""
+        free = self.free_slots - self.lanes.reserved
+        if self.is_stopping:
+            while self.owned:
+                grant = self.owned.popleft()
+                release = Release(grant.group, grant.item, grant.ownership_epoch, "shutdown")
+                self.lanes.ask(grant.partition, release, Ticket())
+        while self.owned and self.owned[0].width <= free:
+            grant = self.owned.popleft()
+            free -= grant.width
+            start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability)
+            self.lanes.ask(grant.partition, start, Ticket())
+        takes: dict[int, tuple[list[Take], int]] = {}
+        if free > 0 and self.is_hungry and not self.is_stopping:
+            takes = self._takes(free, now_ms)
+        return self.lanes.freeze(takes, self._moved())
+
+    def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
+        view = View(self.ready, free)
+        takes: dict[int, tuple[list[Take], int]] = {}
+        planned = 0
+        for action in decide(view, now_ms):
+            listed, width = takes.get(action.partition, ([], 0))
+            listed.append(Take(action.group, action.capability, action.most, action.tag))
+            wanted = 0 if action.fallback else action.most
+            takes[action.partition] = (listed, width + wanted)
+            planned += wanted
+        for partition, (listed, width) in takes.items():
+            # What is planned for no partition goes to the first: an item may be wider than one slot.
+            takes[partition] = (listed, width + max(0, free - planned))
+            break
+        return takes
+
+    def _moved(self) -> dict[int, list[tuple[GroupId, int]]]:
+        cursors: dict[int, list[tuple[GroupId, int]]] = {}
+        for group, (partition, seq) in self._cursors.items():
+            cursors.setdefault(partition, []).append((group, seq))
+        return cursors
+
+    # --- what the store says ---
+
+    def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
+        """Folds directory entries; `whole`: they are all of that partition."""
+        mine = [
+            entry
+            for entry in entries
+            if entry.group not in self.halted and fnmatchcase(name_of(entry.group), self._pattern)
+        ]
+        if whole is None:
+            self.ready.update(mine, now_ms)
+        else:
+            self.ready.replace(whole, mine, now_ms)
+        if any(entry.takeable and not entry.code for entry in mine):
+            self.is_hungry = True
+
+    def answer(self, turn: Turn, reply: TurnReply, *, asked_s: float) -> None:
+        """Takes the answer to a turn: tickets, runs to begin, Events, directory."""
+        tickets = self.lanes.answered(turn)
+        for group, _ in turn.cursors:
+            self._cursors.pop(group, None)
+        self._receive(turn, reply)
+        granted = 0
+        for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
+            for grant in outcome.grants:
+                granted += 1
+                self._granted(grant, asked_s)
+            if isinstance(operation, Take) and outcome.code.startswith("LOG_"):
+                _log.error("group %s: %s; it is halted, other Groups go on", operation.group, outcome.code)
+            if ticket is not None:
+                ticket.answer(outcome)
+        if any(isinstance(operation, Take) for operation in turn.operations):
+            self.is_hungry = granted > 0
+        self.admit(reply.entries, reply.envelope.now_ms)
+
+    def _granted(self, grant: Grant, asked_s: float) -> None:
+        if grant.lease is None:
+            self.owned.append(grant)
+            return
+        run = Run(grant, grant.lease, self._handlers[grant.capability], self.desk)
+        run.wants_yield = self.is_stopping
+        self.runs[run.key] = run
+        self.renewals.hold(grant.partition, grant.lease, asked_s=asked_s)
+        self._begin(run)
+
+    def _receive(self, turn: Turn, reply: TurnReply) -> None:
+        events = events_of(turn, self.session, reply)
+        for bell in reply.bells:
+            mine = [event for event in events.get(bell.group, []) if bell.first <= event.seq <= bell.last]
+            self.hear(turn.partition, bell.group, bell.previous, bell.first, bell.last, mine)
+
+    def hear(self, partition: int, group: GroupId, previous: int, first: int, last: int, events: list[Event]) -> None:
+        """Takes a link of the chain of Events that concern this Worker; an empty one is a doorbell."""
+        try:
+            received = self.inbox.receive(group, previous, first, last, events)
+        except Corrupt as error:
+            self.halt(group, error)
+            return
+        self.fold(partition, group, received.fresh)
+        if received.read_after is not None:
+            self.behind.add(group)
+
+    def fold(self, partition: int, group: GroupId, events: Iterable[Event]) -> None:
+        """Folds Events that are new to this Worker, and stops the runs that they end."""
+        try:
+            for event in events:
+                self.queues.fold(event)
+                run = self.runs.get((group, ItemId(event.item or "")))
+                if run is None or event.kind not in _ENDS_A_RUN:
+                    continue
+                held = self.queues.get(group, run.grant.item)
+                if held is None or held.lease_id != run.lease.lease_id:
+                    self.lose(run.lease, event.kind.value)
+        except Corrupt as error:
+            self.halt(group, error)
+        self._cursors[group] = (partition, self.inbox.cursor(group))
+
+    def halt(self, group: GroupId, error: Corrupt) -> None:
+        """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
+        _log.error("group %s is halted here: %s", name_of(group), error)
+        self.halted.add(group)
+        self.behind.discard(group)
+
+    # --- ends ---
+
+    def lose(self, lease: Lease, why: str) -> None:
+        """The lease is not ours any more: its handler is cancelled, with the reason in the log."""
+        run = self.runs.get((lease.group, lease.item))
+        self.renewals.drop(lease.lease_id)
+        if run is not None and run.lease.lease_id == lease.lease_id and run.end is None:
+            _log.warning("%s: lease lost (%s), its handler is cancelled; attempt %d", run.name, why, lease.number)
+            run.stop(End.LEASE_LOST)
+
+    def finished(self, run: Run) -> None:
+        """The slot of a run is free."""
+        self.renewals.drop(run.lease.lease_id)
+        if self.runs.get(run.key) is run:
+            del self.runs[run.key]
+        self.is_hungry = True
+
+    def stop(self) -> None:
+        """From here on nothing is taken, and handlers yield at their next safe point."""
+        self.is_stopping = True
+        for run in self.runs.values():
+            run.wants_yield = True
+
+    def give_up(self, why: str) -> None:
+        """The session is over: every run is cancelled, every question answered as stale."""
+        for run in list(self.runs.values()):
+            self.lose(run.lease, why)
+        for ticket in self.lanes.abandon():
+            ticket.answer(Outcome("AUTH_STALE_SESSION"))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing runs, waits or is unanswered."""
+        return not self.runs and not self.owned and self.lanes.is_idle
+
+
+def operation_desk(ask: Callable[[int, Operation, Ticket], None], closing: Callable[[Lease], None]) -> Desk:
+    """A desk that queues each operation and waits for its ticket."""
+
+    class _Desk:
+        async def ask(self, partition: int, operation: Operation) -> Outcome:
+            ticket = Ticket()
+            ask(partition, operation, ticket)
+            await ticket.answered.wait()
+            assert ticket.outcome is not None
+            return ticket.outcome
+
+        def closing(self, lease: Lease) -> None:
+            closing(lease)
+
+    return _Desk()

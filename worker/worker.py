@@ -1,0 +1,90 @@
+"""The Worker: one Agent's runtime, session after session, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from typing import Literal
+
+import anyio
+from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged
+from treadle.shared.model import AgentId, Capability
+from treadle.shared.names import name_of
+from treadle.shared.store import Endpoint, Store
+
+from .handlers import Handler
+from .patience import Patience
+from .shift import Shift, Terms
+
+FIRST_CONNECT_S = 3.0
+"""How long a store that is not there at the start is waited for."""
+CALL_TIMEOUT_S = (1.0, 5.0)
+_log = logging.getLogger("treadle.worker")
+
+
+class Replaced(Stale):
+    """A newer runtime of this Agent has its session: this one must stop (R42)."""
+
+
+class Worker:
+    """One Agent's runtime. `run` returns when it was asked to stop and all is given back or done."""
+
+    def __init__(
+        self,
+        handlers: Mapping[Capability, Handler],
+        *,
+        endpoint: Endpoint | str,
+        name: AgentId,
+        prefix: str = "treadle",
+        slots: int = 1,
+        groups: str = "*",
+        lease_ttl_s: float = 10.0,
+        grace_s: float = 20.0,
+        renew_in: Literal["thread", "task"] = "thread",
+        seed: int | None = None,
+    ) -> None:
+        """`endpoint`: the store's URL. `seed` and `renew_in="task"` are for a simulator on a virtual clock."""
+        self.name = name
+        self.ready = anyio.Event()
+        """Set once the first session is open."""
+        self._terms = Terms(name, dict(handlers), slots, groups, round(lease_ttl_s * 1000), grace_s, renew_in)
+        self._endpoint = endpoint
+        self._prefix = prefix
+        self._stop = anyio.Event()
+        self._patience = Patience(self._stop, random.Random(seed))
+
+    def stop(self) -> None:
+        """Asks it to take nothing more, to let handlers reach a safe point within the grace, and to return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Works until stopped. Raises Replaced where a newer runtime of this Agent took over; Misuse for a bad store."""
+        store = await self._connect()
+        try:
+            while not self._stop.is_set():
+                try:
+                    await Shift(self._terms, self._patience, store).serve(self.ready.set)
+                except StoreChanged as changed:
+                    _log.warning("%s; a new session is opened", changed)
+                    await self._patience.until_answered(store.adopt)
+                except Stale as stale:
+                    if "current=0" not in str(stale):
+                        raise Replaced(f"agent {name_of(self.name)}: {stale}") from None
+                    _log.warning("this session was ended as silent; a new one is opened")
+                except Refused as refused:
+                    if refused.code != "LANE_REGRESSED":
+                        raise
+                    _log.warning("%s; a new session is opened", refused)
+        finally:
+            await store.aclose()
+
+    async def _connect(self) -> Store:
+        """Opens the store. One that loads its data is waited for; one that is not there is not, for long."""
+        until_s = anyio.current_time() + FIRST_CONNECT_S
+        low, high = CALL_TIMEOUT_S
+        timeout_s = min(high, max(low, self._terms.lease_ttl_ms / 2000))
+        return await self._patience.until_answered(
+            lambda: Store.connect(self._endpoint, prefix=self._prefix, timeout_s=timeout_s),
+            is_over=lambda error: isinstance(error, ReplyLost) and anyio.current_time() > until_s,
+        )
