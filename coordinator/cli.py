@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -100,7 +99,6 @@ def demo(
         print(f"{time.monotonic() - began:6.1f} s  {line}", file=out, flush=True)
 
     say(f"{len(listing.files)} Python files below {listing.root}" + _left_out(listing))
-    signal.signal(signal.SIGTERM, _terminated)
     logging.getLogger("treadle.client").setLevel(logging.ERROR)  # that no Worker is up yet is no news here
     kept = Path(tempfile.mkdtemp(prefix="treadle-demo-")) if keep else None
     try:
@@ -149,10 +147,6 @@ def _write(file: Path, value: object) -> None:
     beside = file.with_name(f"{file.name}.{os.getpid()}.part")
     beside.write_text(json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     beside.replace(file)
-
-
-def _terminated(number: int, _frame: object) -> NoReturn:
-    raise story.SignalledError(number)
 
 
 def main() -> None:

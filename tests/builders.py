@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from treadle.shared import codec
 from treadle.shared.model import (
     EVENT_FIELDS,
     STARTS_EPOCH_MS,
@@ -17,8 +18,12 @@ from treadle.shared.model import (
     EventKind,
     GroupId,
     ItemId,
+    MissionId,
+    NewItem,
+    NewMission,
     Usage,
 )
+from treadle.shared.names import token
 from treadle.worker.core.fairness import estimate_ms, next_typical, virtual_time
 from treadle.worker.core.schedule import Take
 
@@ -91,6 +96,28 @@ def an_entry(
         usage=usage or Usage(entry=1, entry_ms=NOW_MS),
         code=code,
     )
+
+
+def a_new_item(item: str = ITEM, *, after: Sequence[str] = (), inputs: bytes = b"in", **fields: Any) -> NewItem:
+    """A WorkItem to be created; `after` by names, as `item`."""
+    fields.setdefault("capability", CAPABILITY)
+    waits_for = tuple(ItemId(token(other, field="after")) for other in after)
+    return NewItem(ItemId(token(item, field="item")), inputs=inputs, after=waits_for, **fields)
+
+
+def a_new_mission(mission: str = GROUP, *items: NewItem, **fields: Any) -> NewMission:
+    """A Mission to be created, of one item where none are given; its digest tells its content."""
+    defaults: dict[str, Any] = {
+        "actor": "ana",
+        "objective": "count the words",
+        "account": "acme",
+        "weight": 1.0,
+        "priority_class": "standard",
+        "deadline_ms": NOW_MS + 1_000_000_000,
+    }
+    content = {**defaults, "items": items or (a_new_item(),), **fields}
+    content.setdefault("digest", codec.digest(repr(sorted(content.items())).encode()))
+    return NewMission(mission=MissionId(mission), group=GroupId(token(mission, field="mission")), **content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,21 +28,39 @@ def binary_of(leg: str) -> Path:
     return Path(found)
 
 
-@pytest.fixture(scope="session", params=LEGS)
-def real_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+@pytest.fixture(scope="session")
+def running() -> Iterator[Callable[[str], EmbeddedServer]]:
+    """The server of a leg, one a session, started when it is first asked for."""
+    servers: dict[str, EmbeddedServer] = {}
+
+    def of(leg: str) -> EmbeddedServer:
+        if leg not in servers:
+            servers[leg] = EmbeddedServer(binary=binary_of(leg)).start()
+        return servers[leg]
+
+    yield of
+    for server in servers.values():
+        server.stop()
+
+
+@pytest.fixture(params=LEGS)
+def real_server(request: pytest.FixtureRequest, running: Callable[[str], EmbeddedServer]) -> EmbeddedServer:
     """One server a leg and session."""
-    server = EmbeddedServer(binary=binary_of(request.param)).start()
-    yield server
-    server.stop()
+    return running(request.param)
 
 
 @pytest.fixture
 def real_url(real_server: EmbeddedServer) -> str:
     """The URL of a real server that holds nothing: no key and no function library."""
-    with redis.Redis.from_url(real_server.url) as client:
+    return emptied(real_server)
+
+
+def emptied(server: EmbeddedServer) -> str:
+    """The URL of a server, from which every key and function library was removed."""
+    with redis.Redis.from_url(server.url) as client:
         client.flushall()
         client.function_flush()
-    return real_server.url
+    return server.url
 
 
 def wait_until(predicate: Callable[[], bool], *, description: str, timeout_s: float = 5.0) -> None:

@@ -6,12 +6,15 @@ start, 4 replaced by a newer runtime of the same name, 128 + n ended by a second
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +30,8 @@ from .handlers import load
 from .worker import Replaced, Worker
 
 EXIT_MISUSE, EXIT_REPLACED = 2, 4
+END_S = 10.0
+"""How long, beyond the grace and one lease TTL, giving back and unwinding may take."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 _log = logging.getLogger("treadle.worker")
 
@@ -52,18 +57,19 @@ def run(
     try:
         _configure_logging(log_level)
         settings = Settings(url=url, slots=slots)
-        agent = token(name or _default_name(), field="--name")
+        agent = token(_default_name() if name is None else name, field="--name")
         worker = Worker(
             load(handlers, app_dir),
             endpoint=settings.url,
             name=AgentId(agent),
             prefix=settings.prefix,
+            partitions=settings.partitions,
             slots=settings.slots,
             groups=groups,
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,
         )
-        anyio.run(_until_stopped, worker)
+        anyio.run(_until_stopped, worker, settings.grace_s + settings.lease_ttl_s + END_S)
     except Replaced as replaced:
         _fail(str(replaced), EXIT_REPLACED)
     except Misuse as misuse:
@@ -74,29 +80,38 @@ def run(
         _fail(str(error), 1)
 
 
-async def _until_stopped(worker: Worker) -> None:
-    over: TreadleError | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_on_signals, worker)
-        try:
-            await worker.run()
-        except TreadleError as error:
-            over = error  # raised outside, where no group wraps it
-        tasks.cancel_scope.cancel()
-    if over is not None:
-        raise over
+async def _until_stopped(worker: Worker, patience_s: float) -> None:
+    """Runs it; the first signal stops it, a second ends this process at once, and so does patience that is over.
+
+    Not by the event loop's own signal handling: a handler that blocks the loop would keep both from being heard.
+    """
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
+    told = threading.Event()
+    threading.Thread(target=_insist, args=(told, patience_s), name="treadle-insist", daemon=True).start()
+
+    def stop() -> None:
+        _log.info("stopping: nothing more is taken, handlers may reach a safe point; once more ends at once")
+        worker.stop()
+
+    def on_signal(number: int, _frame: object) -> None:
+        heard.append(number)
+        if len(heard) > 1:
+            os._exit(128 + number)
+        told.set()
+        loop.call_soon_threadsafe(stop)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    await worker.run()
 
 
-async def _on_signals(worker: Worker) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        is_first = True
-        async for number in signals:
-            if not is_first:
-                sys.stderr.flush()
-                os._exit(128 + number)
-            is_first = False
-            _log.info("stopping: nothing more is taken, handlers may reach a safe point; once more ends at once")
-            worker.stop()
+def _insist(told: threading.Event, patience_s: float) -> None:
+    """Ends this process where a handler will neither return nor be cancelled: its work was given back or lapses."""
+    told.wait()
+    time.sleep(patience_s)
+    os.write(2, b"treadle-worker: a handler will not end; ended without it, its item goes on elsewhere\n")
+    os._exit(1)
 
 
 def _default_name() -> str:

@@ -44,10 +44,15 @@ class Lanes(Generic[TICKET]):
 
     @property
     def reserved(self) -> int:
-        """Width that unanswered turns may be about to start."""
-        return sum(lane.frozen.slots for lane in self._lanes.values() if lane.frozen) + sum(
-            1 for lane in self._lanes.values() if lane.frozen for op in lane.frozen.operations if isinstance(op, Start)
-        )
+        """Width that is about to be started: what unanswered turns may take, and every Start that was asked for."""
+        width = 0
+        for lane in self._lanes.values():
+            asked = [operation for operation, _ in lane.waiting]
+            if lane.frozen is not None:
+                width += lane.frozen.slots
+                asked += lane.frozen.operations
+            width += sum(operation.width for operation in asked if isinstance(operation, Start))
+        return width
 
     def freeze(
         self, takes: dict[int, tuple[list[Take], int]], cursors: dict[int, list[tuple[GroupId, int]]]

@@ -6,6 +6,7 @@ look and doorbells -> inbox, queues, directory -> decide -> one turn a partition
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import zlib
@@ -17,18 +18,19 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 from treadle.shared.errors import Corrupt, TreadleError, Unavailable
-from treadle.shared.model import AgentId, Capability, Grant, GroupId, Session
+from treadle.shared.model import AgentId, Capability, Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import name_of
-from treadle.shared.store import Authority, Envelope, Operation, RenewalDoor, Store, Take, Wake
+from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
 from .handlers import Handler
 from .patience import Patience
 from .renewal import RenewalThread, Report, renew_due
 from .slot import End, Run, carry_out
-from .tenure import Tenure, Ticket, operation_desk
+from .tenure import Tenure, Ticket
 
 SWEEP_S = 5.0
 """The directory and every due head are looked at this often at least, since a token can be lost."""
+BUSY_LOOK_S = 0.5
 BLOCKED_S = 1.0
 """A gap of the event loop that is worth a warning."""
 BEAT_S = 0.1
@@ -57,15 +59,19 @@ class Shift:
     def __init__(self, terms: Terms, patience: Patience, store: Store) -> None:
         self._terms = terms
         self._patience = patience
+        self._nonce = patience.nonce()
         self._authority = Authority(store)
         self._store = store
         self._rung = anyio.Event()
         self._wakes: deque[Wake] = deque()
-        self._reports: deque[Report] = deque()
+        self._heeded: anyio.Event | None = None
+        """Set when what a token led to is answered."""
         self._fault: BaseException | None = None
         self._listens_for_tokens = True
         self._versions: dict[int, int] = {}
         self._unread: set[int] = set()
+        self._asked_s: dict[int, float] = {}
+        """By partition, when its unanswered turn was sent first: a lease it is granted counts from there."""
         self._swept_s = -SWEEP_S
         self._clock_ms = 0.0
         self._failures = 0
@@ -78,15 +84,15 @@ class Shift:
         """Opens a session, says so, and works under it until told to stop or until it is over: then it raises why."""
         terms, store = self._terms, self._store
         session, owned = await self._patience.until_answered(self._open)
-        self._tenure = tenure = Tenure(
+        self._tenure = Tenure(
             session,
             handlers=terms.handlers,
             slots=terms.slots,
             groups=terms.groups,
             partitions=store.partitions,
+            desk=self,
             begin=self._begin,
         )
-        tenure.desk = operation_desk(self._ask, lambda lease: tenure.renewals.closing(lease.lease_id))
         self._versions = dict.fromkeys(range(store.partitions), 0)
         over: TreadleError | None = None
         try:
@@ -136,13 +142,13 @@ class Shift:
     async def _open(self) -> tuple[Session, list[Grant]]:
         terms = self._terms
         return await self._authority.open_session(
-            terms.name, tuple(terms.handlers), lease_ttl_ms=terms.lease_ttl_ms, nonce=self._patience.nonce()
+            terms.name, tuple(terms.handlers), lease_ttl_ms=terms.lease_ttl_ms, nonce=self._nonce
         )
 
     async def _recover(self, owned: list[Grant]) -> None:
         """Rebuilds the queues of what an older session left, from the log itself (C10)."""
-        self._tenure.owned.extend(grant for grant in owned if grant.capability in self._terms.handlers)
-        for group in {grant.group for grant in owned}:
+        self._tenure.inherit(owned)
+        for group in sorted({grant.group for grant in owned}):
             await self._read_on(group)
 
     # --- the loop ---
@@ -180,9 +186,11 @@ class Shift:
             await self._read_on(group)
         turns = self._tenure.turns(self._now_ms())
         if not turns:
+            self._heed()
             await self._poke()
             return
-        asked_s = anyio.current_time()
+        for turn in turns:
+            self._asked_s.setdefault(turn.partition, anyio.current_time())
         answers = await self._authority.turns(self._tenure.session, turns)
         fault: TreadleError | None = None
         for turn, answer in zip(turns, answers, strict=True):
@@ -192,10 +200,16 @@ class Shift:
                 self._learn(turn.partition, answer.envelope)
                 if len(answer.entries) < sum(isinstance(operation, Take) for operation in turn.operations):
                     self._unread.add(turn.partition)  # a repeated call is answered without the directory
-                self._tenure.answer(turn, answer, asked_s=asked_s)
+                self._tenure.answer(turn, answer, asked_s=self._asked_s.pop(turn.partition))
         if fault is not None:
             raise fault
+        self._heed()
         self._ring()
+
+    def _heed(self) -> None:
+        """What was heard has led to what it can: the listener may go on, as full as this Worker is now."""
+        if self._heeded is not None and not self._wakes:
+            self._heeded.set()
 
     async def _rest(self) -> None:
         """Waits until something rings, is due, or the time of the next sweep."""
@@ -210,16 +224,10 @@ class Shift:
 
     @property
     def _sweep_s(self) -> float:
-        return min(SWEEP_S, self._tenure.renewals.ttl_s / 2)
+        """How long what is known of other Groups may be old: a busy Worker hears no tokens, so it looks more often."""
+        return min(BUSY_LOOK_S if self._tenure.runs else SWEEP_S, self._tenure.renewals.ttl_s / 2)
 
     async def _hear(self) -> None:
-        while self._reports:
-            report = self._reports.popleft()
-            self._tenure.due_ms.update(report.due_ms or {})
-            for lease_id, code in report.lost:
-                for run in list(self._tenure.runs.values()):
-                    if run.lease.lease_id == lease_id:
-                        self._tenure.lose(run.lease, code)
         while self._wakes:
             wake = self._wakes.popleft()
             if wake.token is not None:
@@ -238,7 +246,7 @@ class Shift:
 
     async def _look(self) -> None:
         now_s = anyio.current_time()
-        if now_s - self._swept_s >= self._sweep_s:
+        if now_s >= self._swept_s + self._sweep_s:  # the sum that `_rest` waits for, to the last bit
             self._unread.update(self._versions)
             self._swept_s = now_s
         if not self._unread:
@@ -277,22 +285,43 @@ class Shift:
     def _ring(self) -> None:
         self._rung.set()
 
-    def _ask(self, partition: int, operation: Operation, ticket: Ticket) -> None:
-        self._tenure.lanes.ask(partition, operation, ticket)
-        self._ring()
-
     def _begin(self, run: Run) -> None:
         self._tasks.start_soon(self._run, run)
 
     async def _run(self, run: Run) -> None:
         try:
-            await carry_out(run, self._authority)
+            await carry_out(run, self)
         except TreadleError as error:
             self._fault = self._fault or error
         finally:
             self._tenure.finished(run)
             run.done.set()
             self._ring()
+
+    # --- what runs ask: this is their desk ---
+
+    async def ask(self, partition: int, operation: Operation) -> Outcome:
+        """The outcome of one operation: it travels with the next turn of its partition, until that is answered."""
+        ticket = Ticket()
+        self._tenure.lanes.ask(partition, operation, ticket)
+        self._ring()
+        await ticket.answered.wait()
+        assert ticket.outcome is not None
+        return ticket.outcome
+
+    def closing(self, lease: Lease) -> None:
+        """A run is about to end this lease itself."""
+        self._tenure.renewals.closing(lease.lease_id)
+
+    async def read(self, partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
+        """Bodies for a run, asked for until the store answers or the run is stopped."""
+        for failures in itertools.count(1):
+            try:
+                return await self._authority.read(partition, wanted)
+            except Unavailable as error:
+                self._patience.complain(failures, error)
+                await anyio.sleep(self._patience.back_off_s(failures))
+        raise AssertionError("count() does not end")
 
     async def _listen(self) -> None:
         failures = 0
@@ -313,10 +342,18 @@ class Shift:
                 if wake is not None:
                     self._wakes.append(wake)
                     self._ring()
+                if wake is not None and wake.token is not None:
+                    # What it leads to may fill the slots: then the next token is for somebody who is idle.
+                    self._heeded = anyio.Event()
+                    await self._heeded.wait()
 
     def _reported(self, report: Report) -> None:
+        """Takes what a renewal found at once: the loop may be waiting for an answer just now, a zombie must not."""
         self._fault = self._fault or report.fault
-        self._reports.append(report)
+        self._tenure.due_ms.update(report.due_ms or {})
+        for lease_id, code in report.lost:
+            if run := self._tenure.runs.get(lease_id):
+                self._tenure.lose(run.lease, code)
         self._ring()
 
     async def _renew(self, door: RenewalDoor) -> None:

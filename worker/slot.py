@@ -25,6 +25,7 @@ from .handlers import Fail, Handler
 
 EVIDENCE_MAX = 16_384
 TEXT_MAX = 2_000
+_log = logging.getLogger("treadle.worker")
 
 
 class End(StrEnum):
@@ -83,6 +84,12 @@ class Run:
             self.end = end
             self.scope.cancel()
 
+    def lose(self, why: str) -> None:
+        """The lease is not ours any more: says so once, with the reason, and cancels the handler."""
+        if self.end is None:
+            _log.warning("%s: lease lost (%s), its handler is cancelled; attempt %d", self.name, why, self.lease.number)
+            self.stop(End.LEASE_LOST)
+
 
 class SlotContext:
     """The `Context` of `handlers.py` for one run."""
@@ -140,19 +147,21 @@ class SlotContext:
         digest = codec.digest(raw)
         grant, lease = run.grant, run.lease
         target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
-        is_new = digest != run.checkpoint_digest
-        number = run.checkpoint_number + 1 if is_new else run.checkpoint_number
+        if digest != run.checkpoint_digest:
+            # Before it is asked: once asked it is sent, also where the handler's own time-out ends this wait, and a
+            # handler may save from several tasks.
+            run.checkpoint_number, run.checkpoint_digest = run.checkpoint_number + 1, digest
+            self._state = state
+        number = run.checkpoint_number
         if run.wants_yield:
             run.desk.closing(lease)
             outcome = await run.desk.ask(grant.partition, Yield(*target, number, digest, raw, keep=False))
-            run.stop(End.YIELDED if outcome.done else End.LEASE_LOST)
-        elif is_new:
+            if outcome.done:
+                run.stop(End.YIELDED)
+        else:
             outcome = await run.desk.ask(grant.partition, Save(*target, number, digest, raw))
-            if not outcome.done:
-                run.stop(End.LEASE_LOST)
-        if run.end is None:
-            run.checkpoint_number, run.checkpoint_digest = number, digest
-            self._state = state
+        if not outcome.done:
+            run.lose(outcome.code)
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
 
@@ -168,13 +177,15 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
     target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
     ending: Operation | None = None
     with run.scope:
+        # Outside the `try`: that the store cannot give them is nothing the handler did.
+        found = await bodies.read(grant.partition, wanted) if (wanted := _wanted(grant)) else []
         try:
-            result = await _call(run, bodies)
+            result = await run.handler.function(*_given(run, found))
             raw = codec.pack(result, field="result", limit=codec.RESULT_MAX)
             ending = Submit(*target, codec.digest(raw), raw)
         except Fail as failure:
             ending = _failed(target, failure, retryable=failure.retryable)
-        except Exception as error:  # whatever a handler raises is its item's outcome, never the Worker's
+        except (Exception, SystemExit) as error:  # whatever a handler raises is its item's outcome, never the Worker's
             ending = _failed(target, error, retryable=False)
         except anyio.get_cancelled_exc_class() as cancelled:
             if run.end is None and not run.scope.cancel_called:
@@ -189,32 +200,36 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
         run.desk.closing(lease)
         outcome = await run.desk.ask(grant.partition, ending)
         if not outcome.done:
-            run.end = End.LEASE_LOST
+            run.lose(outcome.code)
 
 
 class Bodies(Protocol):
     """Where a run's Checkpoint and dependency results are read."""
 
-    async def read(self, partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]: ...
+    async def read(self, partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
+        """The bodies, however often the store has to be asked. Raises what makes this Worker stop."""
+        ...
 
 
-async def _call(run: Run, bodies: Bodies) -> Any:
-    grant = run.grant
+def _wanted(grant: Grant) -> list[tuple[GroupId, ItemId, str]]:
+    """The bodies of a run: its dependencies' results, and last of all its Checkpoint."""
     wanted = [(grant.group, other, "rs") for other in grant.after]
-    if grant.checkpoint_number:
-        wanted.append((grant.group, grant.item, "ck"))
-    found = await bodies.read(grant.partition, wanted) if wanted else []
+    return [*wanted, (grant.group, grant.item, "ck")] if grant.checkpoint_number else wanted
+
+
+def _given(run: Run, found: list[bytes | None]) -> tuple[SlotContext, dict[str, Any]]:
+    """What the handler is called with."""
+    grant = run.grant
     state: dict[str, Any] = {}
-    if grant.checkpoint_number and found and (raw := found.pop()) is not None:
+    if grant.checkpoint_number and (raw := found[-1]) is not None:
         state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
         run.checkpoint_digest = codec.digest(raw)
     results = {
         name_of(other): None if raw is None else codec.unpack(raw, what=f"result of {name_of(other)}")
-        for other, raw in zip(grant.after, found, strict=True)
+        for other, raw in zip(grant.after, found, strict=False)
     }
     inputs = cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}"))
-    context = SlotContext(run, inputs, state, results)
-    return await run.handler.function(context, inputs)
+    return SlotContext(run, inputs, state, results), inputs
 
 
 def _failed(target: tuple[GroupId, ItemId, int, Any], error: BaseException, *, retryable: bool) -> FailOperation:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import anyio
 from treadle.shared.errors import Corrupt
-from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, ItemId, Lease, Session
+from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
 from treadle.shared.names import name_of
-from treadle.shared.store import Operation, Outcome, Release, Start, Take, Turn, TurnReply, events_of
+from treadle.shared.store import Outcome, Release, Start, Take, Turn, TurnReply, events_of
 
 from .core.inbox import Inbox
 from .core.queues import Queues
@@ -20,7 +20,7 @@ from .core.schedule import Ready, View, decide
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
-from .slot import Desk, End, Run
+from .slot import Desk, Run
 
 _log = logging.getLogger("treadle.worker")
 _ENDS_A_RUN = frozenset({EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.ACCEPTED})
@@ -50,6 +50,7 @@ class Tenure:
         slots: int,
         groups: str,
         partitions: int,
+        desk: Desk,
         begin: Callable[[Run], None],
     ) -> None:
         self.session = session
@@ -59,18 +60,24 @@ class Tenure:
         self.inbox = Inbox(session.agent)
         self.queues = Queues(session.agent, session.epoch)
         self.ready = Ready(session.agent, session.capabilities)
-        self.runs: dict[tuple[GroupId, ItemId], Run] = {}
+        self.runs: dict[LeaseId, Run] = {}
+        """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned: deque[Grant] = deque()
         """Accepted and waiting for a slot."""
         self.due_ms: dict[int, int | None] = {}
+        self._too_wide: dict[tuple[GroupId, Capability], str] = {}
+        """Heads that need more slots than are free: not asked for before one gets free, or the head is another."""
+        self._set_by: dict[tuple[GroupId, Capability], DirectoryEntry] = {}
+        self._alone: int | None = None
+        """The partition that gets all free slots at the next take, since its head is wider than its share was."""
         self.is_hungry = True
         """Whether asking for work may give some: something changed since the last time nothing was got."""
         self.is_stopping = False
         self.behind: set[GroupId] = set()
         """Groups whose log must be read before their Cursor can move on."""
         self.halted: set[GroupId] = set()
-        self.desk: Desk
         self._handlers = handlers
+        self._desk = desk
         self._pattern = groups
         self._begin = begin
         self._cursors: dict[GroupId, tuple[int, int]] = {}
@@ -93,7 +100,7 @@ class Tenure:
         while self.owned and self.owned[0].width <= free:
             grant = self.owned.popleft()
             free -= grant.width
-            start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability)
+            start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
             self.lanes.ask(grant.partition, start, Ticket())
         takes: dict[int, tuple[list[Take], int]] = {}
         if free > 0 and self.is_hungry and not self.is_stopping:
@@ -102,6 +109,7 @@ class Tenure:
 
     def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         view = View(self.ready, free)
+        alone, self._alone = self._alone, None
         takes: dict[int, tuple[list[Take], int]] = {}
         planned = 0
         for action in decide(view, now_ms):
@@ -110,6 +118,8 @@ class Tenure:
             wanted = 0 if action.fallback else action.most
             takes[action.partition] = (listed, width + wanted)
             planned += wanted
+        if alone in takes:
+            return {alone: (takes[alone][0], free)}
         for partition, (listed, width) in takes.items():
             # What is planned for no partition goes to the first: an item may be wider than one slot.
             takes[partition] = (listed, width + max(0, free - planned))
@@ -127,7 +137,7 @@ class Tenure:
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
         mine = [
-            entry
+            self._startable(entry)
             for entry in entries
             if entry.group not in self.halted and fnmatchcase(name_of(entry.group), self._pattern)
         ]
@@ -138,8 +148,17 @@ class Tenure:
         if any(entry.takeable and not entry.code for entry in mine):
             self.is_hungry = True
 
+    def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
+        """The entry, or one with nothing to take while its head is known to be too wide for what is free."""
+        key = (entry.group, entry.capability)
+        if entry.code or self._too_wide.get(key) != entry.head:
+            self._set_by.pop(key, None)
+            return entry
+        self._set_by[key] = entry
+        return replace(entry, code="CAPACITY")
+
     def answer(self, turn: Turn, reply: TurnReply, *, asked_s: float) -> None:
-        """Takes the answer to a turn: tickets, runs to begin, Events, directory."""
+        """Takes the answer to a turn that was first sent at `asked_s`: tickets, runs to begin, Events, directory."""
         tickets = self.lanes.answered(turn)
         for group, _ in turn.cursors:
             self._cursors.pop(group, None)
@@ -153,17 +172,44 @@ class Tenure:
                 _log.error("group %s: %s; it is halted, other Groups go on", operation.group, outcome.code)
             if ticket is not None:
                 ticket.answer(outcome)
-        if any(isinstance(operation, Take) for operation in turn.operations):
-            self.is_hungry = granted > 0
+        asked = [
+            (operation.group, operation.capability, outcome.code)
+            for operation, outcome in zip(turn.operations, reply.outcomes, strict=True)
+            if isinstance(operation, Take)
+        ]
+        if not granted:
+            self._set_aside(turn, reply, {(group, capability) for group, capability, code in asked if code == "OK"})
         self.admit(reply.entries, reply.envelope.now_ms)
+        if asked:
+            self.is_hungry = granted > 0 or self.ready.takeable > 0
+
+    def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]]) -> None:
+        """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
+        if wide and turn.slots < self.free_slots:
+            self._alone = turn.partition
+        else:
+            heads = {(entry.group, entry.capability): entry.head for entry in reply.entries}
+            self._too_wide.update({key: heads[key] for key in wide & heads.keys()})
+
+    def inherit(self, grants: Iterable[Grant]) -> None:
+        """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
+        for grant in grants:
+            if grant.capability in self._handlers and grant.width <= self.slots:
+                self.owned.append(grant)
+            else:
+                release = Release(grant.group, grant.item, grant.ownership_epoch, "unable")
+                self.lanes.ask(grant.partition, release, Ticket())
 
     def _granted(self, grant: Grant, asked_s: float) -> None:
         if grant.lease is None:
             self.owned.append(grant)
             return
-        run = Run(grant, grant.lease, self._handlers[grant.capability], self.desk)
+        if anyio.current_time() - asked_s >= self.renewals.ttl_s:
+            _log.warning("%s/%s: its lease was over before its grant came", name_of(grant.group), name_of(grant.item))
+            return
+        run = Run(grant, grant.lease, self._handlers[grant.capability], self._desk)
         run.wants_yield = self.is_stopping
-        self.runs[run.key] = run
+        self.runs[run.lease.lease_id] = run
         self.renewals.hold(grant.partition, grant.lease, asked_s=asked_s)
         self._begin(run)
 
@@ -189,15 +235,19 @@ class Tenure:
         try:
             for event in events:
                 self.queues.fold(event)
-                run = self.runs.get((group, ItemId(event.item or "")))
-                if run is None or event.kind not in _ENDS_A_RUN:
-                    continue
-                held = self.queues.get(group, run.grant.item)
-                if held is None or held.lease_id != run.lease.lease_id:
-                    self.lose(run.lease, event.kind.value)
+                if event.kind in _ENDS_A_RUN:
+                    self._lose_what_ended(event)
         except Corrupt as error:
             self.halt(group, error)
         self._cursors[group] = (partition, self.inbox.cursor(group))
+
+    def _lose_what_ended(self, event: Event) -> None:
+        for run in list(self.runs.values()):
+            # Read late, behind a break in the chain, what led to a run is no end of it.
+            if run.key == (event.group, event.item) and event.seq > run.grant.seq:
+                held = self.queues.get(event.group, run.grant.item)
+                if held is None or held.lease_id != run.lease.lease_id:
+                    self.lose(run.lease, event.kind.value)
 
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
@@ -209,18 +259,19 @@ class Tenure:
 
     def lose(self, lease: Lease, why: str) -> None:
         """The lease is not ours any more: its handler is cancelled, with the reason in the log."""
-        run = self.runs.get((lease.group, lease.item))
+        run = self.runs.get(lease.lease_id)
         self.renewals.drop(lease.lease_id)
-        if run is not None and run.lease.lease_id == lease.lease_id and run.end is None:
-            _log.warning("%s: lease lost (%s), its handler is cancelled; attempt %d", run.name, why, lease.number)
-            run.stop(End.LEASE_LOST)
+        if run is not None:
+            run.lose(why)
 
     def finished(self, run: Run) -> None:
         """The slot of a run is free."""
         self.renewals.drop(run.lease.lease_id)
-        if self.runs.get(run.key) is run:
-            del self.runs[run.key]
+        self.runs.pop(run.lease.lease_id, None)
         self.is_hungry = True
+        self._too_wide.clear()
+        self.ready.update(self._set_by.values(), 0)
+        self._set_by.clear()
 
     def stop(self) -> None:
         """From here on nothing is taken, and handlers yield at their next safe point."""
@@ -239,20 +290,3 @@ class Tenure:
     def is_done(self) -> bool:
         """Whether nothing runs, waits or is unanswered."""
         return not self.runs and not self.owned and self.lanes.is_idle
-
-
-def operation_desk(ask: Callable[[int, Operation, Ticket], None], closing: Callable[[Lease], None]) -> Desk:
-    """A desk that queues each operation and waits for its ticket."""
-
-    class _Desk:
-        async def ask(self, partition: int, operation: Operation) -> Outcome:
-            ticket = Ticket()
-            ask(partition, operation, ticket)
-            await ticket.answered.wait()
-            assert ticket.outcome is not None
-            return ticket.outcome
-
-        def closing(self, lease: Lease) -> None:
-            closing(lease)
-
-    return _Desk()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import anyio
-from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged
+from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import name_of
 from treadle.shared.store import Endpoint, Store
@@ -37,6 +37,7 @@ class Worker:
         endpoint: Endpoint | str,
         name: AgentId,
         prefix: str = "treadle",
+        partitions: int | None = None,
         slots: int = 1,
         groups: str = "*",
         lease_ttl_s: float = 10.0,
@@ -50,7 +51,7 @@ class Worker:
         """Set once the first session is open."""
         self._terms = Terms(name, dict(handlers), slots, groups, round(lease_ttl_s * 1000), grace_s, renew_in)
         self._endpoint = endpoint
-        self._prefix = prefix
+        self._prefix, self._partitions = prefix, partitions
         self._stop = anyio.Event()
         self._patience = Patience(self._stop, random.Random(seed))
 
@@ -60,24 +61,38 @@ class Worker:
 
     async def run(self) -> None:
         """Works until stopped. Raises Replaced where a newer runtime of this Agent took over; Misuse for a bad store."""
-        store = await self._connect()
+        store: Store | None = None
         try:
+            store = await self._connect()
             while not self._stop.is_set():
-                try:
-                    await Shift(self._terms, self._patience, store).serve(self.ready.set)
-                except StoreChanged as changed:
-                    _log.warning("%s; a new session is opened", changed)
-                    await self._patience.until_answered(store.adopt)
-                except Stale as stale:
-                    if "current=0" not in str(stale):
-                        raise Replaced(f"agent {name_of(self.name)}: {stale}") from None
-                    _log.warning("this session was ended as silent; a new one is opened")
-                except Refused as refused:
-                    if refused.code != "LANE_REGRESSED":
-                        raise
-                    _log.warning("%s; a new session is opened", refused)
+                await self._serve(store)
+        except Unavailable as error:
+            if not self._stop.is_set():
+                raise
+            _log.warning("stopped without the store; what is still held there lapses by itself: %s", error)
         finally:
-            await store.aclose()
+            if store is not None:
+                await store.aclose()
+
+    async def _serve(self, store: Store) -> None:
+        """One session, to its end; returns where another one is to be opened."""
+        try:
+            await Shift(self._terms, self._patience, store).serve(self.ready.set)
+        except StoreChanged as changed:
+            _log.warning("%s; a new session is opened", changed)
+            await self._patience.until_answered(store.adopt)
+        except Stale as stale:
+            if "current=0" not in str(stale):
+                raise Replaced(f"agent {name_of(self.name)}: {stale}") from None
+            _log.warning("this session was ended as silent; a new one is opened")
+        except Refused as refused:
+            if refused.code != "LANE_REGRESSED":
+                raise
+            _log.warning("%s; a new session is opened", refused)
+        except Unavailable as error:
+            if self._stop.is_set():
+                raise
+            _log.warning("%s; a new session is opened", error)
 
     async def _connect(self) -> Store:
         """Opens the store. One that loads its data is waited for; one that is not there is not, for long."""
@@ -85,6 +100,8 @@ class Worker:
         low, high = CALL_TIMEOUT_S
         timeout_s = min(high, max(low, self._terms.lease_ttl_ms / 2000))
         return await self._patience.until_answered(
-            lambda: Store.connect(self._endpoint, prefix=self._prefix, timeout_s=timeout_s),
+            lambda: Store.connect(
+                self._endpoint, prefix=self._prefix, partitions=self._partitions, timeout_s=timeout_s
+            ),
             is_over=lambda error: isinstance(error, ReplyLost) and anyio.current_time() > until_s,
         )

@@ -183,6 +183,17 @@ def resumptions_s(events: Sequence[Event], end: WorkerEnd) -> list[float]:
     return seconds
 
 
+def offered_again_s(events: Sequence[Event], end: WorkerEnd) -> list[float]:
+    """For each run that the kill cut: seconds from the kill until its lease was found lapsed and its item offered again."""
+    if end.killed_ms is None:
+        return []
+    return [
+        (event.at_ms - end.killed_ms) / 1000
+        for event in events
+        if event.kind is EventKind.LAPSED and event.get("agent") == end.agent and event.at_ms >= end.killed_ms
+    ]
+
+
 def redone(lines: Iterable[Processed]) -> int:
     """How often a file was processed again for the same item: it lay behind the last saved progress of a cut run."""
     attempts: dict[tuple[str, str, str], set[int]] = {}
@@ -210,6 +221,11 @@ def read_lines(raw: bytes, *, name: str) -> list[Processed]:
     return lines
 
 
+def running(events: Sequence[Event]) -> frozenset[AgentId]:
+    """The Workers that have an item of this log started and not ended."""
+    return frozenset(run.agent for run in runs_of(events) if run.ended_ms is None)
+
+
 def holders(logs: Iterable[Sequence[Event]], alive: frozenset[AgentId]) -> list[AgentId]:
     """The living Workers in the middle of a shard (started, progress saved, not ended), most such shards first."""
     middle = Counter(
@@ -229,6 +245,7 @@ def figures(
     states = [state for events in (a, b) for state in states_of(events).values()]
     killed = [end for end in ends if end.killed_ms is not None and end.status == -signal.SIGKILL]
     resumed = [seconds for end in killed for events in (a, b) for seconds in resumptions_s(events, end)]
+    again = [seconds for end in killed for events in (a, b) for seconds in offered_again_s(events, end)]
     shares = shares_of(a, b)
     times = [event.at_ms for event in both]
     return {
@@ -242,6 +259,7 @@ def figures(
         "saves": sum(event.kind is EventKind.PROGRESS_SAVED for event in both),
         "kills": len(killed),
         "lapsed_leases": sum(event.kind is EventKind.LAPSED for event in both),
+        "offered_again_after_s": max(again, default=None),
         "resumed_items": len(resumed),
         "resumed_after_s": max(resumed, default=None),
         "resumed_after_s_least": min(resumed, default=None),

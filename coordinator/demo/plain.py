@@ -8,7 +8,7 @@ import hashlib
 import json
 import tokenize
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -117,15 +117,26 @@ def canonical(report: object) -> bytes:
 
 
 def difference(expected: object, got: object) -> str:
-    """'' where both are equal byte for byte in canonical form, else a bounded unified diff, plain computation first."""
+    """'' where both are equal byte for byte in canonical form, else a bounded diff of their values, plain computation first."""
     if canonical(expected) == canonical(got):
         return ""
-    before, after = (
-        json.dumps(report, sort_keys=True, ensure_ascii=False, indent=1).splitlines() for report in (expected, got)
-    )
+    before, after = (list(_leaves(report, "")) for report in (expected, got))
     lines = [
         line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + " ..."
-        for line in difflib.unified_diff(before, after, "plain computation", "Missions", lineterm="", n=1)
+        for line in difflib.unified_diff(before, after, "plain computation", "Missions", lineterm="", n=0)
+        if not line.startswith("@@")  # the numbers of flattened lines say nothing
     ]
     more = len(lines) - DIFFERENCE_LINES_MAX
     return "\n".join([*lines[:DIFFERENCE_LINES_MAX], *([f"... and {more} lines more"] if more > 0 else [])])
+
+
+def _leaves(value: object, path: str) -> Iterator[str]:
+    """One line for each value inside, with the way to it, so that a difference names its file."""
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _leaves(value[key], f"{path} > {key}" if path else str(key))
+    elif isinstance(value, list):
+        for one in value:
+            yield f"{path}: {json.dumps(one, ensure_ascii=False)}"
+    else:
+        yield f"{path}: {json.dumps(value, ensure_ascii=False)}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "__pycache__"})
-SHARDS_MAX = 48
-"""A merge comes after all shards of its Mission, and finishing an item releases at most 64 dependents."""
+SHARDS_MAX = 60
+"""Short shards, so that a Mission which comes later soon gets its share; a Mission has at most 256 items."""
 FILE_BYTES_MAX = 1 << 20
 """A larger file would hold the interpreter for too long in one piece; it is left out, and that is said."""
 REPORT_BYTES_MAX = 900_000

@@ -35,6 +35,7 @@ START_BY_S = 10
 """What a killed Worker had accepted and not started is offered again after so long."""
 LOOK_EACH_S = 0.03
 SAY_EACH_S = 0.5
+CHOOSY_S = 3.0
 STALLED_AFTER_S = 60.0
 RESULTS_WITHIN_S = 30.0
 OVER = frozenset({EventKind.MISSION_APPROVED, EventKind.MISSION_TERMINATED})
@@ -146,7 +147,7 @@ async def _tell(plan: Plan, say: Callable[[str], None]) -> Told:
         async with Crew(server.url, folder, plan.slots, plan.ttl_s, say) as crew:
             for _ in range(plan.workers):
                 crew.start()
-            say(f"{plan.workers} Workers x {plan.slots} slots, lease TTL {plan.ttl_s:g} s")
+            say(f"Workers: {plan.workers}, slots of each: {plan.slots}, lease TTL: {plan.ttl_s:g} s")
             async with anyio.create_task_group() as group:
                 group.start_soon(_report_progress, watched, crew, say)
                 group.start_soon(_follow, store, watched)
@@ -231,12 +232,18 @@ async def _until(watched: _Watched, crew: Crew, is_reached: Callable[[], bool]) 
 
 async def _kill_one(store: Store, watched: _Watched, crew: Crew, plan: Plan, say: Callable[[str], None]) -> str:
     """Kill one Worker in the middle of a shard while both Missions run; '' or why there was none to kill."""
+    choosy_until = time.monotonic() + CHOOSY_S
     while True:
-        await _until(watched, crew, lambda: _all_over(watched) or bool(_victims(watched, crew)))
+
+        def candidates() -> list[AgentId]:
+            are_choosy = plan.workers > 1 and time.monotonic() < choosy_until and not watched.is_over("index")
+            return _victims(watched, crew, are_choosy=are_choosy)
+
+        await _until(watched, crew, lambda: _all_over(watched) or bool(candidates()))
         if _all_over(watched):
             return "the work was done before a Worker was in the middle of a shard; give it a larger --path"
-        victim = _victims(watched, crew)[0]
-        if not crew.pause(victim):
+        victim = next(iter(candidates()), None)
+        if victim is None or not crew.pause(victim):
             continue
         # Stopped, it writes no more, and what it had sent is in the log by the second call: so it holds this now.
         await store.now_ms()
@@ -257,11 +264,18 @@ def _all_over(watched: _Watched) -> bool:
     return all(watched.is_over(name) for name in WEIGHTS)
 
 
-def _victims(watched: _Watched, crew: Crew) -> list[AgentId]:
-    """Who may be killed: whoever is in the middle of a shard, once the second Mission runs (or the first is done)."""
+def _victims(watched: _Watched, crew: Crew, *, are_choosy: bool) -> list[AgentId]:
+    """Who may be killed: whoever is in the middle of a shard, once the second Mission runs (or the first is done).
+
+    Choosy: with shards of the second Mission only. What is cut of the first, whose share is small, would wait for its turn
+    after the lease has lapsed, and the time to resumption would tell more of fairness than of recovery.
+    """
+    first, second = watched.logs["index"], watched.logs["audit"]
     if not (watched.has_started("audit") or watched.is_over("index")):
         return []
-    return evidence.holders(watched.logs.values(), crew.alive)
+    if are_choosy:
+        return evidence.holders([second], crew.alive - evidence.running(first))
+    return evidence.holders([first, second], crew.alive)
 
 
 async def _report_progress(watched: _Watched, crew: Crew, say: Callable[[str], None]) -> None:

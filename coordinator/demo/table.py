@@ -14,7 +14,8 @@ def table(figures: Mapping[str, object], weights: Mapping[str, int]) -> str:
     resumed = "-"
     if figures["resumed_after_s"] is not None:
         resumed = (
-            f"{figures['resumed_after_s_least']} to {figures['resumed_after_s']} s ({figures['resumed_items']} items)"
+            f"{figures['resumed_after_s_least']} to {figures['resumed_after_s']} s ({figures['resumed_items']} items; "
+            f"offered again after {figures['offered_again_after_s']} s at the latest)"
         )
     rows = [
         ("items verified", f"{figures['verified']} of {figures['items']} in {figures['missions']} Missions"),

@@ -14,6 +14,7 @@ from .operations import Bell, Envelope, Turn, TurnReply, parse_entries, parse_gr
 from .store import FencedCall, Store
 
 TICK_MAX = 256
+RENEW_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,20 @@ class Authority:
         replid = self.store.replid
         answer = await self.store.call("open_session", home, (agent, nonce))
         session = Session(agent, int(answer[1]), lease_ttl_ms, tuple(sorted(capabilities)), replid)
-        pending = list(range(self.store.partitions))
+        pending = dict.fromkeys(range(self.store.partitions), "-")
         grants: list[Grant] = []
         arguments = (agent, session.epoch, lease_ttl_ms, capability_set(capabilities), ",".join(session.capabilities))
         while pending:
-            answers = await self.store.call_each([("install_session", p, (replid, *arguments)) for p in pending])
-            again: list[int] = []
+            answers = await self.store.call_each(
+                [("install_session", partition, (replid, *arguments, after)) for partition, after in pending.items()]
+            )
+            again: dict[int, str] = {}
             for partition, reply in zip(pending, answers, strict=True):
                 if isinstance(reply, TreadleError):
                     raise reply
-                if reply[1] == b"more":
-                    again.append(partition)
+                more, _, after = reply[1].decode().partition(" ")
+                if more == "more":
+                    again[partition] = after
                 envelope = Envelope.parse(reply[0])
                 bodies = iter(reply[3:])
                 grants += [
@@ -165,9 +169,12 @@ class Authority:
 
         `tokens` is False while no slot is free, so that a busy Worker does not swallow a token meant for an idle one.
         """
+        if self._wake_link is not None and self._wake_link.timeout_s < timeout_s + BLOCK_MARGIN_S:
+            await self._wake_link.aclose()
+            self._wake_link = None
         if self._wake_link is None:
             self._wake_link = Link(self.store.endpoint, timeout_s=timeout_s + BLOCK_MARGIN_S)
-            self._wake_link.expect(session.replid)
+        self._wake_link.expect(session.replid)
         names: dict[str, int] = {}
         chosen = capability_set(session.capabilities)
         for partition in range(self.store.partitions):
@@ -206,14 +213,19 @@ class RenewalDoor:
     def renew(self, partition: int, leases: Sequence[Held]) -> tuple[Envelope, list[str]]:
         """Renews leases of one partition; a code each, OK or why not. Raises Stale where the session was replaced."""
         session = self._session
-        arguments: list[str | int] = [session.replid, session.agent, session.epoch, session.lease_ttl_ms]
-        for held in leases:
-            arguments += [held.group, held.item, held.epoch, held.lease]
-        reply = self._link.call(("renew", keys.meta(self._store.base(partition)), arguments))
-        codes = reply[1].decode().split()
-        if len(codes) != len(leases):
-            raise Refused(f"renew of {len(leases)} leases was answered with {len(codes)} codes")
-        return Envelope.parse(reply[0]), codes
+        codes: list[str] = []
+        while True:
+            page = leases[len(codes) : len(codes) + RENEW_MAX]
+            arguments: list[str | int] = [session.replid, session.agent, session.epoch, session.lease_ttl_ms]
+            for held in page:
+                arguments += [held.group, held.item, held.epoch, held.lease]
+            reply = self._link.call(("renew", keys.meta(self._store.base(partition)), arguments))
+            said = reply[1].decode().split()
+            if len(said) != len(page):
+                raise Refused(f"renew of {len(page)} leases was answered with {len(said)} codes")
+            codes += said
+            if len(codes) == len(leases):
+                return Envelope.parse(reply[0]), codes
 
     def close(self) -> None:
         self._link.close()

@@ -19,6 +19,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError,
     NoPermissionError,
     OutOfMemoryError,
@@ -26,6 +27,7 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
     TimeoutError,
+    TryAgainError,
 )
 from redis.retry import Retry
 
@@ -52,6 +54,8 @@ _REFUSALS = frozenset(
         *("GROUP_NOT_FOUND", "REVISION_CONFLICT", "LOG_FOREIGN", "LOG_REBORN"),
     }
 )
+_WAIT_ERRORS = (BusyLoadingError, ReadOnlyError, ClusterDownError, TryAgainError)
+"""redis-py cuts the code off the text of these; MASTERDOWN is a ClusterDownError to it."""
 _WAIT_PREFIXES = ("BUSY", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MASTERDOWN", "LOADING", "READONLY")
 
 Call = tuple[str, str, Sequence[str | bytes | int | float]]
@@ -271,6 +275,8 @@ class SyncLink:
         except ResponseError as error:
             if "already exists" not in str(error):
                 raise translate(error, self.endpoint.shown) from error
+        except (RedisError, OSError) as error:
+            raise translate(error, self.endpoint.shown) from error
 
     def close(self) -> None:
         self._client.close()
@@ -288,13 +294,17 @@ def is_missing(answer: object) -> bool:
 
 def translate(error: Exception, where: str) -> TreadleError:
     """The error of the tree for what redis-py or the server said. No message holds a URL's credentials."""
+    if type(error) is ConnectionError and isinstance(error.__cause__, RedisError):
+        error = error.__cause__  # redis-py wraps what refused the handshake on a unix socket: a wrong password, LOADING
     text = str(error).removeprefix("ERR ")
     code, _, detail = text.partition(" ")
     if isinstance(error, OtherServer):
         return StoreChanged(f"store {where}: {text}; open a new session")
+    if is_missing(error):
+        return Unavailable(f"store {where} lost the function library as soon as it had it; it is asked again")
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
         return Misuse(f"store {where}: access denied ({text[:200]}); check user and password in TREADLE_URL")
-    if isinstance(error, BusyLoadingError | ReadOnlyError) or text.startswith(_WAIT_PREFIXES):
+    if isinstance(error, _WAIT_ERRORS) or text.startswith(_WAIT_PREFIXES):
         return Unavailable(f"store {where} cannot answer now: {text[:200]}; it is asked again")
     if isinstance(error, OutOfMemoryError) or code in ("OOM", "BACKPRESSURE"):
         return Backpressure(f"store {where} is full for new work: {text[:200]}")

@@ -17,7 +17,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         *("after", "out", "inputs", "contract", "..."),
     ),
     "open_session": ("replid", "agent", "nonce"),
-    "install_session": ("replid", "agent", "session", "ttl_ms", "set", "capabilities"),
+    "install_session": ("replid", "agent", "session", "ttl_ms", "set", "capabilities", "after"),
     "close_session": ("replid", "agent", "session"),
     "turn": (
         *("replid", "agent", "session", "ttl_ms", "tag", "lane", "n", "digest", "slots", "ahead", "token"),

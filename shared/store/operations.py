@@ -47,6 +47,8 @@ class Start:
     item: ItemId
     epoch: int
     capability: Capability
+    width: int = 1
+    """The slots it will fill; the store knows it by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ class Outcome:
     code: str
     seq: int | None = None
     grants: tuple[Grant, ...] = ()
+    start_by_ms: int = 0
+    """The new start-by deadline of an item that was yielded."""
 
     @property
     def done(self) -> bool:
@@ -227,6 +231,8 @@ class TurnReply:
     outcomes: tuple[Outcome, ...]
     bells: tuple[Bell, ...]
     entries: tuple[DirectoryEntry, ...]
+    at_ms: int = 0
+    """When the turn was carried out; `envelope` is as of this answer, which may be that of a later repetition."""
 
 
 def parse_usage(tokens: Sequence[str]) -> Usage:
@@ -294,16 +300,16 @@ def parse_grant(line: str, bodies: Iterator[bytes], **of: object) -> Grant:
 def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnReply:
     """The typed answer; Corrupt where the lines do not match the operations."""
     envelope = Envelope.parse(reply[0])
-    lines = reply[1].decode().split("\n") if reply[1] else []
+    lines = reply[1].decode().split("\n")
     bodies = iter(reply[3:])
     outcomes: list[Outcome] = []
     at = 0
     for operation in turn.operations:
-        if at >= len(lines):
+        if at >= len(lines) - 1:
             raise Corrupt(
                 f"turn {turn.number} of partition {turn.partition}: {len(turn.operations)} operations, {reply[1]!r}"
             )
-        code, number = lines[at].split(" ")
+        code, number, *start_by = lines[at].split(" ")
         at += 1
         if isinstance(operation, Take | Start) and code == "OK":
             grants = tuple(
@@ -321,9 +327,11 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             at += int(number)
             outcomes.append(Outcome(code, None, grants))
         else:
-            outcomes.append(Outcome(code, int(number) if code == "OK" else None))
-    bells = tuple(Bell.parse(line[2:]) for line in lines[at:])
-    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition))
+            start_by_ms = int(start_by[0]) if start_by else 0
+            outcomes.append(Outcome(code, int(number) if code == "OK" else None, start_by_ms=start_by_ms))
+    bells = tuple(Bell.parse(line[2:]) for line in lines[at:-1])
+    at_ms = int(lines[-1].removeprefix("= "))
+    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), at_ms)
 
 
 def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:
@@ -331,9 +339,9 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
     by = f"{session.agent}@{session.epoch}"
     found: dict[GroupId, list[Event]] = {}
 
-    def note(group: GroupId, item: ItemId, seq: int, kind: EventKind, *data: object) -> None:
+    def note(group: GroupId, item: ItemId, seq: int, kind: EventKind, *data: object, payload: bytes = b"") -> None:
         author = "policy" if kind is EventKind.RESULT_ACCEPTED else by
-        event = Event(group, 1, seq, kind, reply.envelope.now_ms, item, author, tuple(map(str, data)))
+        event = Event(group, 1, seq, kind, reply.at_ms, item, author, tuple(map(str, data)), payload)
         found.setdefault(group, []).append(event)
 
     for op, outcome in zip(turn.operations, reply.outcomes, strict=True):
@@ -347,17 +355,18 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
         elif outcome.seq is not None:
-            _note_ending(op, outcome.seq, note)
+            _note_ending(op, outcome.seq, outcome.start_by_ms, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 
 
-def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, note: object) -> None:
+def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, start_by_ms: int, note: object) -> None:
     assert callable(note)
     match op:
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
         case Yield():
-            note(op.group, op.item, seq, EventKind.CHECKPOINTED, op.epoch, op.number, op.digest, len(op.state), 0)
+            data = (op.epoch, op.number, op.digest, len(op.state), start_by_ms)
+            note(op.group, op.item, seq, EventKind.CHECKPOINTED, *data)
             if not op.keep:
                 note(op.group, op.item, seq + 1, EventKind.RELEASED, op.epoch, "yielded")
         case Release():
@@ -366,6 +375,6 @@ def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, note: obj
             note(op.group, op.item, seq, EventKind.SUBMITTED, op.epoch, op.digest, len(op.result))
             note(op.group, op.item, seq + 1, EventKind.RESULT_ACCEPTED, op.epoch, "evidence")
         case Fail():
-            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest)
+            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest, payload=op.evidence)
         case _:
             assert_never(op)

@@ -184,7 +184,12 @@ class Store:
     async def wait_log(self, group: GroupId, *, after: int, timeout_s: float) -> list[Event]:
         """Events after a sequence as soon as there are some; none at the time-out."""
         base = self.base(self.partition_of(group))
-        return await self.run(log.wait_after, base, group, after, timeout_s)
+        deadline = anyio.current_time() + timeout_s
+        while True:
+            left = max(0.0, deadline - anyio.current_time())
+            found = await self.run(log.wait_after, base, group, after, min(left, self._block_s))
+            if found or left <= self._block_s:
+                return found
 
     async def wait_finished(self, group: GroupId, *, timeout_s: float) -> MissionView:
         """The Mission once it has ended, or as it is at the time-out. Its end rings an inbox; the state is looked at anyway."""

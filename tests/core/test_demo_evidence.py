@@ -126,7 +126,14 @@ def test_resumption_is_counted_from_the_kill_to_the_start_elsewhere() -> None:
     killed = WorkerEnd(W1, 77, -signal.SIGKILL, killed_ms=3000)
     assert evidence.resumptions_s(a.events, killed) == [2.0]
     assert evidence.resumptions_s(b.events, killed) == []
+    assert evidence.offered_again_s(a.events, killed) == [1.51]
     assert evidence.resumptions_s(a.events, WorkerEnd(W1, 77, 0)) == []
+    assert evidence.offered_again_s(a.events, WorkerEnd(W1, 77, 0)) == []
+
+
+def test_whoever_runs_something_of_a_log_is_known() -> None:
+    a = Log("index").created(0, "s1", "s2").started(1, "s1", W1).started(1, "s2", W2).done(2, "s1", W1)
+    assert evidence.running(a.events) == {W2}
 
 
 def line(attempt: int, file: str, item: str = "s2", order: int = 1) -> Processed:
@@ -186,6 +193,7 @@ def test_all_figures_come_from_logs_and_evidence() -> None:
         "saves": 1,
         "kills": 1,
         "lapsed_leases": 1,
+        "offered_again_after_s": 1.51,
         "resumed_items": 1,
         "resumed_after_s": 2.0,
         "resumed_after_s_least": 2.0,
@@ -232,6 +240,8 @@ def test_progress_counts_the_slots_of_the_living_only() -> None:
 def test_a_difference_is_shown_and_bounded() -> None:
     expected = {"files": {f"{number}.py": number for number in range(500)}}
     assert plain.difference(expected, json.loads(json.dumps(expected))) == ""
+    one = plain.difference(expected, {"files": expected["files"] | {"7.py": 8}})
+    assert one.splitlines()[2:] == ["-files > 7.py: 7", "+files > 7.py: 8"]
     other = {"files": {f"{number}.py": number + 1 for number in range(500)}}
     shown = plain.difference(expected, other)
     assert shown.startswith("--- plain computation\n+++ Missions\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import Event, EventKind, GroupId
-from treadle.worker.core.inbox import HELD_EVENTS_MAX, LINKS_MAX, Inbox, Received
+from treadle.worker.core.inbox import ENDED_MAX, HELD_EVENTS_MAX, LINKS_MAX, Inbox, Received
 
 OTHER_GROUP = GroupId("m-2")
 
@@ -86,6 +86,20 @@ def test_a_link_that_overlaps_gives_only_what_is_new() -> None:
     assert seqs(inbox.receive(GROUP, 2, 3, 6, events(3, 6))) == [5, 6]
 
 
+def test_what_was_announced_is_not_forgotten_over_an_older_link() -> None:
+    inbox = Inbox(AGENT)
+    inbox.receive(GROUP, 8, 9, 9)
+    received = inbox.receive(GROUP, 0, 5, 5, events(5, 5))
+    assert (seqs(received), received.read_after) == ([5], 5)
+
+
+def test_a_link_that_came_too_early_twice_is_kept_once() -> None:
+    inbox = Inbox(AGENT)
+    for _ in range(3):
+        inbox.receive(GROUP, 3, 7, 9, events(7, 9))
+    assert inbox.held() == 3
+
+
 def test_a_short_read_is_followed_by_another() -> None:
     inbox = Inbox(AGENT)
     inbox.receive(GROUP, 5, 6, 6)
@@ -119,6 +133,15 @@ def test_a_late_doorbell_of_an_ended_group_is_known() -> None:
     assert (inbox.cursors(), inbox.moved()) == ({}, {})
     assert seqs(inbox.receive(GROUP, 9, 10, 10, events(10, 10))) == [10]
     assert inbox.cursors() == {GROUP: 10}
+
+
+def test_only_so_many_ended_groups_are_known() -> None:
+    inbox = Inbox(AGENT)
+    names = [GroupId(f"g{number}") for number in range(ENDED_MAX + 1)]
+    for name in names:
+        inbox.receive(name, 0, 1, 1, events(1, 1, group=name))
+        inbox.forget(name)
+    assert [inbox.cursor(name) for name in (names[0], names[1], names[-1])] == [0, 1, 1]
 
 
 # --- what is refused ---
@@ -173,6 +196,7 @@ def test_kept_events_of_a_log_that_was_rewritten_meanwhile_are_not_applied() -> 
         (0, 1, 3, events(2, 3)),
         (0, 1, 3, (*events(1, 1), *events(3, 3))),
         (0, 1, 1, events(1, 1, group=OTHER_GROUP)),
+        (0, 1, 2, (*events(1, 1, incarnation=2), *events(2, 2, incarnation=1))),
     ],
 )
 def test_a_link_that_contradicts_itself_is_corrupt(
@@ -187,11 +211,12 @@ def test_a_link_that_contradicts_itself_is_corrupt(
 def test_what_is_kept_is_bounded_and_the_rest_is_read() -> None:
     """S27: neither many links nor large ones grow the memory; nothing is lost by it."""
     inbox = Inbox(AGENT)
-    for first in range(10, 10 + 3 * LINKS_MAX, 3):
+    end = 10 + 9 * LINKS_MAX
+    for first in range(10, end, 3):
         inbox.receive(GROUP, first - 1, first, first + 1, events(first, first + 1))
+    assert inbox.held() == 2 * LINKS_MAX
     inbox.receive(OTHER_GROUP, 4, 5, 4 + HELD_EVENTS_MAX, events(5, 4 + HELD_EVENTS_MAX, group=OTHER_GROUP))
     assert inbox.held() <= HELD_EVENTS_MAX
-    end = 10 + 3 * LINKS_MAX
     assert seqs(inbox.replay(GROUP, events(1, end))) == list(range(1, end + 1))
     assert inbox.held() == 0
 
@@ -210,6 +235,7 @@ class Log:
     under_way: list[tuple[int, int, int, bool]] = field(default_factory=list)
     delivered: list[tuple[int, int, int, bool]] = field(default_factory=list)
     applied: list[int] = field(default_factory=list)
+    announced: int = 0
     cursor: int = 0
     told: int = 0
 
@@ -228,12 +254,15 @@ class InboxMachine(RuleBasedStateMachine):
             assert event == log.entries[event.seq - 1]
             assert not log.applied or event.seq > log.applied[-1], "twice, or out of order"
             log.applied.append(event.seq)
+        cursor = self.inbox.cursor(group)
+        assert received.read_after == (cursor if log.announced > cursor else None)
         assert received.read_after == self.inbox.behind().get(group)
 
     def give(self, group: GroupId, link: tuple[int, int, int, bool]) -> None:
         previous, first, last, brings = link
         log = self.logs[group]
         log.delivered.append(link)
+        log.announced = max(log.announced, last)
         brought = log.entries[first - 1 : last] if brings else []
         self.took(group, self.inbox.receive(group, previous, first, last, brought))
 

@@ -80,7 +80,8 @@ def test_a_new_session_finds_its_items_queued_without_a_lease() -> None:
 
 def test_a_newer_session_in_the_log_says_that_this_runtime_was_replaced() -> None:
     queues = queues_of([an_event(K.ACCEPTED)])
-    assert not queues.is_replaced
+    queues.fold(an_event(K.ACCEPTED, 2, item=ItemId("b"), by=f"{OTHER}@{SESSION + 9}"))
+    assert not queues.is_replaced, "another Agent's sessions are its own"
     queues.fold(an_event(K.REQUEUED, 2, by="policy", session=SESSION + 1))
     assert queues.is_replaced
 

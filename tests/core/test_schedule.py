@@ -115,7 +115,7 @@ def test_a_take_carries_the_tag_that_its_first_accept_applies() -> None:
 
 
 def test_workers_with_the_same_counters_do_not_all_choose_the_same_group() -> None:
-    entries = [an_entry(f"g{number}", 1) for number in range(50)]
+    entries = [an_entry(f"g{number}", 1, usage=a_usage(entry=1, entry_ms=NOW_MS + number)) for number in range(50)]
     first = {decide(View(ready_of(*entries, agent=AgentId(f"w{number}")), 1), NOW_MS)[0].group for number in range(32)}
     assert len(first) > 16
 
@@ -125,6 +125,14 @@ def test_among_equals_a_group_that_entered_seconds_ago_goes_first() -> None:
         old = an_entry(A, 1, usage=a_usage(entry=1, entry_ms=NOW_MS - 5_000))
         ready = ready_of(an_entry(B, 1), old, an_entry(C, 1), agent=agent)
         assert decide(View(ready, 1), NOW_MS)[0].group == A
+
+
+def test_an_estimate_of_the_time_that_goes_back_is_not_followed() -> None:
+    usage = served(running=1, estimate_ms=1)
+    ready = ready_of(an_entry(A, 9, usage=usage), an_entry(B, 9, usage=served(used_ms=5_000)))
+    later = decide(View(ready, 3), NOW_MS + 9_000)
+    assert wanted(later)[B] > wanted(later).get(A, 0)
+    assert decide(View(ready, 3), NOW_MS) == later
 
 
 # --- what is ready ---

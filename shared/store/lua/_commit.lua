@@ -35,7 +35,9 @@ local function save_items(S, G)
       if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
     end
   end
-  for key, bytes in pairs(G.bodies) do redis.call('SET', key, bytes) end
+  for key, bytes in pairs(G.bodies) do
+    if bytes then redis.call('SET', key, bytes) else redis.call('DEL', key) end
+  end
 end
 
 local function save_mission(S, G)

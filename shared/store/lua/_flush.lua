@@ -9,8 +9,8 @@ end
 function T.halt(S, G, W)
   W.groups[#W.groups + 1] = G.name
   W.groups[#W.groups + 1] = T.record(G)
-  for _, cap in ipairs(redis.call('HKEYS', S.base .. '@caps')) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
-  for cap in pairs(G.dir) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
+  local caps = redis.call('HGET', S.base .. G.name .. ':mission', 'caps')
+  for _, cap in ipairs(T.words(caps)) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
 end
 
 local function collect_index(S, G, W)
@@ -40,29 +40,33 @@ local function collect_index(S, G, W)
   end
 end
 
+-- A durable Cursor never moves back.
+local function further(cursor, before)
+  return T.int(math.max(tonumber(cursor or '0'), tonumber(before or '0')))
+end
+
 local function collect_members(S, G, W)
-  local last = T.int(G.seq + #G.events)
   for agent, bell in pairs(G.bells) do
     local record = G.members[agent] or redis.call('HGET', S.base .. '@members', G.name .. ' ' .. agent) or ''
     local epoch, previous, cursor = string.match(record, '^(%d+) (%d+) (%d+)$')
     bell[3] = previous or '0'
     W.members[#W.members + 1] = G.name .. ' ' .. agent
-    W.members[#W.members + 1] = (epoch or '1') .. ' ' .. T.int(bell[2]) .. ' ' .. (G.cursors[agent] or cursor or '0')
+    W.members[#W.members + 1] = (epoch or '1') .. ' ' .. T.int(bell[2]) .. ' ' .. further(G.cursors[agent], cursor)
     G.cursors[agent] = nil
     if agent ~= S.agent then
       T.push(S, agent, table.concat({ G.name, bell[3], T.int(bell[1]), T.int(bell[2]) }, ' '))
     end
   end
   for agent, cursor in pairs(G.cursors) do
-    local epoch, previous = string.match(G.members[agent] or '', '^(%d+) (%d+)')
-    if epoch then
+    local joined, before = string.match(G.members[agent] or '', '^(%d+ %d+) (%d+)$')
+    if joined then
       W.members[#W.members + 1] = G.name .. ' ' .. agent
-      W.members[#W.members + 1] = epoch .. ' ' .. previous .. ' ' .. cursor
+      W.members[#W.members + 1] = joined .. ' ' .. further(cursor, before)
     end
   end
   if #G.events > 0 then
     W.seqs[#W.seqs + 1] = G.name
-    W.seqs[#W.seqs + 1] = last
+    W.seqs[#W.seqs + 1] = T.int(G.seq + #G.events)
   end
 end
 

@@ -1,11 +1,13 @@
 -- What a call holds of each Group: read once, changed in memory, written by `_commit.lua`.
 
 -- Reads the named Groups that are not in memory yet: sequence, record, usage and the caller's Membership of all of them
--- in four commands (design.md 3.1).
+-- in four commands (design.md 3.1), more where the list is longer than `unpack` can take.
 function T.load(S, names)
-  local fresh, members, nodes = {}, {}, {}
+  local fresh, members, nodes, rest = {}, {}, {}, {}
   for _, name in ipairs(names) do
-    if not S.groups[name] then
+    if #fresh == T.SLICE then
+      rest[#rest + 1] = name
+    elseif S.groups[name] == nil then
       S.groups[name] = false
       fresh[#fresh + 1] = name
       members[#members + 1] = name .. ' ' .. (S.agent or '')
@@ -23,6 +25,7 @@ function T.load(S, names)
       if S.agent then G.members[S.agent] = joined[i] or '' end
     end
   end
+  if #rest > 0 then T.load(S, rest) end
 end
 
 -- A Group in memory. `record` is "state weight account class incarnation".

@@ -40,6 +40,7 @@ end
 -- Stores a body with its item, or beside it where it is long.
 function T.put_body(S, G, it, name, bytes)
   if #bytes <= T.INLINE_MAX then
+    if it[name .. 'x'] then G.bodies[S.base .. G.name .. ':' .. name .. ':' .. it.id] = false end
     T.put(it, name, bytes)
     T.put(it, name .. 'x', nil)
   else

@@ -43,9 +43,10 @@ function T.register(S, agent, epoch, ttl, set, capabilities)
   redis.call('ZADD', S.base .. '@due', T.int(S.now + T.SESSION_TTLS * tonumber(ttl)), 'x ' .. agent .. ' ' .. epoch)
 end
 
--- The items an Agent holds in this partition, at most `most`, in memory: pairs of Group and item.
-function T.held(S, agent, most)
-  local members = redis.call('ZRANGE', S.base .. '@held:' .. agent, 0, most - 1)
+-- The items an Agent holds in this partition, at most `most` after the given one, in memory: pairs of Group and item.
+function T.held(S, agent, after, most)
+  local from = after == '-' and after or '(' .. after
+  local members = redis.call('ZRANGEBYLEX', S.base .. '@held:' .. agent, from, '+', 'LIMIT', 0, most)
   local names, pairs_ = {}, {}
   for i, member in ipairs(members) do
     local group, id = string.match(member, '^(%S+) (%S+)$')
@@ -55,9 +56,9 @@ function T.held(S, agent, most)
   return pairs_
 end
 
--- Gives back what an ended session held; true when nothing is left.
+-- Gives back what an ended session held, at most `most` items; true when nothing is left, and how many these were.
 function T.abandon(S, agent, epoch, reason, most)
-  local held = T.held(S, agent, most)
+  local held = T.held(S, agent, '-', most)
   for _, pair in ipairs(held) do
     local G = S.groups[pair[1]]
     local it = not T.closed(G) and T.item(S, G, pair[2])
@@ -70,5 +71,5 @@ function T.abandon(S, agent, epoch, reason, most)
       S.strays[#S.strays + 1] = { S.base .. '@held:' .. agent, pair[1] .. ' ' .. pair[2] }
     end
   end
-  return #held < most
+  return #held < most, #held
 end

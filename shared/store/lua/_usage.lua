@@ -20,7 +20,7 @@ function T.apply(u, change)
   u.estimate = u.estimate + change.width * change.estimate
   if change.run then
     u.used = u.used - change.width * change.run
-    u.typical = u.typical == 0 and change.run or math.floor(0.8 * u.typical + 0.2 * change.run)
+    u.typical = math.max(1, u.typical == 0 and change.run or math.floor((4 * u.typical + change.run + 2) / 5))
   end
 end
 
@@ -29,11 +29,12 @@ local function charge(G, change)
   T.apply(G.usage, change)
 end
 
--- A run of `it` begins now: its provisional charge is what a run of this Group typically is.
+-- A run of `it` begins now: its provisional charge is what a run of this Group typically is, never 0 (a cold start).
 function T.begin_run(S, G, it)
+  local estimate = math.max(1, G.usage.typical)
   T.put(it, 't0', T.int(S.now))
-  T.put(it, 'est', T.int(G.usage.typical))
-  charge(G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = G.usage.typical })
+  T.put(it, 'est', T.int(estimate))
+  charge(G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = estimate })
 end
 
 -- The run of `it` ended at `at`: every way a run ends settles its charge here, in the same script.
@@ -48,7 +49,7 @@ function T.serve(S, G, tag)
   local u = G.usage
   if u.served == 1 then return end
   local virtual = u.offset + (u.used + u.running * (S.now - T.EPOCH) - u.starts) / G.weight
-  u.offset = u.offset + math.max(0, tag - virtual)
+  u.offset = u.offset + math.floor(math.max(0, tag - virtual) + 0.5)
   u.served = 1
   G.touched = true
 end

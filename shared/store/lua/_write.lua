@@ -35,7 +35,11 @@ end
 -- The directory is versioned: a Group that has something takeable stands under the version of its last change, one that
 -- was emptied leaves a tombstone; pruned tombstones raise the floor below which a reader gets the whole list.
 local function write_directory(S, W)
-  if next(W.live) == nil and next(W.dead) == nil and next(W.touch) == nil then return end
+  local gone = {}
+  for _, dead in pairs(W.dead) do
+    if redis.call('ZREM', S.base .. '@dir:' .. dead[1], dead[2]) == 1 then gone[#gone + 1] = dead end
+  end
+  if next(W.live) == nil and #gone == 0 and next(W.touch) == nil then return end
   S.version = S.version + 1
   local version = T.int(S.version)
   for cap, names in pairs(W.live) do
@@ -55,14 +59,12 @@ local function write_directory(S, W)
     end
     redis.call('ZADD', S.base .. '@dir:' .. cap, unpack(list))
   end
-  for _, dead in pairs(W.dead) do
-    if redis.call('ZREM', S.base .. '@dir:' .. dead[1], dead[2]) == 1 then
-      local tombs = S.base .. '@tomb:' .. dead[1]
-      redis.call('ZADD', tombs, version, dead[2])
-      if redis.call('ZCARD', tombs) > T.TOMBS_MAX then
-        local pruned = redis.call('ZPOPMIN', tombs, T.TOMBS_MAX / 2)
-        redis.call('HSET', S.base .. '@meta', 'floor', pruned[#pruned])
-      end
+  for _, dead in ipairs(gone) do
+    local tombs = S.base .. '@tomb:' .. dead[1]
+    redis.call('ZADD', tombs, version, dead[2])
+    if redis.call('ZCARD', tombs) > T.TOMBS_MAX then
+      local pruned = redis.call('ZPOPMIN', tombs, T.TOMBS_MAX / 2)
+      redis.call('HSET', S.base .. '@meta', 'floor', pruned[#pruned])
     end
   end
   redis.call('HSET', S.base .. '@meta', 'version', version)

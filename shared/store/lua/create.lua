@@ -48,11 +48,19 @@ local function wrong(a, first)
   end
 end
 
-local function unoffered(S, a, first)
-  local seen, missing = {}, {}
+local function capabilities(a, first)
+  local seen, list = {}, {}
   for i = first + 1, #a, FIELDS do
-    if not seen[a[i]] and not redis.call('HGET', S.base .. '@caps', a[i]) then missing[#missing + 1] = a[i] end
+    if not seen[a[i]] then list[#list + 1] = a[i] end
     seen[a[i]] = true
+  end
+  return list
+end
+
+local function unoffered(S, a, first)
+  local missing = {}
+  for _, cap in ipairs(capabilities(a, first)) do
+    if not redis.call('HGET', S.base .. '@caps', cap) then missing[#missing + 1] = cap end
   end
   return table.concat(missing, ' ')
 end
@@ -84,7 +92,7 @@ T.calls.create = function(keys, a)
   T.commit(S)
   redis.call('RPUSH', S.base .. a[2] .. ':items', unpack(ids))
   redis.call('HSET', key, 'digest', a[3], 'created', T.int(S.now), 'state', 'active', 'objective', a[5], 'owner', a[4],
-    'account', a[6], 'weight', a[7], 'class', a[8], 'deadline', a[9])
+    'account', a[6], 'weight', a[7], 'class', a[8], 'deadline', a[9], 'caps', table.concat(capabilities(a, first), ' '))
   local envelope = T.envelope(S)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
   return { envelope, T.int(S.now) .. ' 0', unoffered(S, a, first) }

@@ -3,14 +3,17 @@
 -- args: group item epoch lease digest evidence
 -- bound: one Evidence of at most 16 KiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
 -- events: work.failed mission.terminated
 T.arity.fail = 6
+T.EVIDENCE_MAX = 16384
 
 T.ops.fail = function(S, group, id, epoch, lease, digest, evidence)
   local G, it, code = T.target(S, group, id)
   if T.ended_before(it, 'failed', lease, digest) then return T.outcome(S, G, 'REPEATED') end
   code = code or T.stale_lease(S, it, epoch, lease)
+  -- A longer Event could not be read again (codec.EVENT_MAX), and would end its Group.
+  code = code or (#evidence > T.EVIDENCE_MAX and 'SCHEMA_VALIDATION_FAILED')
   if code then return T.outcome(S, G, code) end
   local seq = T.emit(S, G, 'work.failed', id, S.by, { epoch, digest }, evidence)
   T.disown(S, G, it, S.now)

@@ -3,7 +3,7 @@
 -- args: group item epoch reason
 -- bound: one item
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
 -- events: work.released work.offer.created
 T.arity.release = 4
 

@@ -7,7 +7,7 @@
 -- events: none
 --
 -- A renewal appends no Event (design.md 4, a stated deviation). The reply: envelope, a code a lease (OK, GROUP_NOT_FOUND,
--- LOG_FOREIGN, INVALID_COMMAND, WORK_STALE_OWNERSHIP, WORK_LEASE_EXPIRED, INVALID_STATE_TRANSITION).
+-- LOG_FOREIGN, INVALID_COMMAND, WORK_STALE_OWNERSHIP, AUTH_STALE_SESSION, WORK_LEASE_EXPIRED, INVALID_STATE_TRANSITION).
 T.calls.renew = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   refused = refused or T.session(S, a[2], a[3])

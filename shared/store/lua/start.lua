@@ -3,7 +3,7 @@
 -- args: group item epoch
 -- bound: one item
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
 -- events: work.started
 T.arity.start = 3
 
@@ -15,5 +15,5 @@ T.ops.start = function(S, group, id, epoch)
   if code then return T.outcome(S, G, code) end
   local seq = T.start(S, G, it)
   G.dir[it.cap] = G.dir[it.cap] or 'touch'
-  T.outcome(S, G, 'OK', nil, nil, { T.granted(S, G, it, seq) })
+  T.outcome(S, G, 'OK', nil, { T.granted(S, G, it, seq) })
 end

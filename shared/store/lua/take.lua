@@ -3,7 +3,7 @@
 -- args: group capability most tag
 -- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item)
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN PAUSED EMPTY
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN PAUSED EMPTY
 -- events: work.offer.accepted work.started
 T.arity.take = 4
 T.BYTES_MAX = 1048576
@@ -59,9 +59,10 @@ end
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
   local code = T.closed(G) or (G.state == 'paused' and 'PAUSED') or (G.state ~= 'active' and 'EMPTY')
-  if code then return T.outcome(S, G, code, group, cap) end
-  local keys, lines, width = candidates(S, G, cap, tonumber(most)), {}, 0
-  for i = 1, math.min(#keys, tonumber(most)) do
+  if code then return T.outcome(S, G, code) end
+  local limit = math.min(tonumber(most), 64)
+  local keys, lines, width = candidates(S, G, cap, limit), {}, 0
+  for i = 1, math.min(#keys, limit) do
     local it = T.item(S, G, string.match(keys[i], ':(.*)$'))
     width = tonumber(it.w or '1')
     local size = T.body_size(it, 'in')
@@ -86,5 +87,5 @@ T.ops.take = function(S, group, cap, most, tag)
     G.dir[cap] = 'empty'
     if #lines > 0 then T.leave(G) end
   end
-  T.outcome(S, G, #lines > 0 and 'OK' or (#keys == 0 and 'EMPTY' or 'OK'), group, cap, lines)
+  T.outcome(S, G, #keys == 0 and 'EMPTY' or 'OK', nil, lines)
 end

@@ -1,13 +1,13 @@
 -- tick: Carries out what is due in one partition: lapsed leases and start-by deadlines, pumps, ended sessions.
 -- keys: the partition's @meta
 -- args: replid most
--- bound: `most` due entries (256 at most), 64 items released or cancelled by pumps
+-- bound: `most` due entries (256 at most); 64 items released, cancelled or given back by pumps and ended sessions
 -- flags: allow-oom
 -- refusals: STORE_CHANGED
--- events: work.lease_lapsed work.offer.created work.cancelled work.released mission.submitted_for_approval mission.approved mission.terminated
+-- events: work.lease_lapsed work.offer.created work.cancelled work.released mission.terminated
 --
 -- Any process may call it at any time: an entry is carried out only where Redis' clock is past what the item itself says.
--- The reply: envelope, number of entries carried out.
+-- The reply: envelope, number of entries that were due (a pump that had no room left waits for the next tick).
 
 -- l, s: the lease or the start-by deadline of an item passed: its ownership ends, it is offered again at once.
 local function lapse(S, G, it, kind, member)
@@ -52,8 +52,10 @@ local function silent(S, agent, epoch, member)
   local record = redis.call('HGET', S.base .. '@sessions', agent)
   if not record or string.match(record, '^%d+') ~= epoch then
     redis.call('ZREM', S.base .. '@due', member)
-  elseif T.abandon(S, agent, epoch, 'silent', 64) then
-    S.silent[#S.silent + 1] = { agent, epoch }
+  elseif S.release_left > 0 then
+    local done, looked = T.abandon(S, agent, epoch, 'silent', S.release_left)
+    S.release_left = S.release_left - looked
+    if done then S.silent[#S.silent + 1] = { agent, epoch } end
   end
 end
 

@@ -8,8 +8,8 @@
 --
 -- Events and refusals of an item are those of its operation (take, start, save, yield, release, submit, fail). A refused
 -- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
--- (group previous first last) of what concerns the caller; directory entries of the Groups asked; then inputs and
--- contract of each grant. The second part is kept as the lane's last reply.
+-- (group previous first last) of what concerns the caller and "= time" of its Events; directory entries of the Groups
+-- asked and touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.
 
 -- The Group and item an operation names, or the code why it cannot be looked at.
 function T.target(S, group, id)
@@ -21,35 +21,42 @@ function T.target(S, group, id)
   return G, it
 end
 
-function T.outcome(S, G, code, detail, cap, lines)
-  S.out[#S.out + 1] = { G, code, detail, cap, lines }
+function T.outcome(S, G, code, detail, lines)
+  S.out[#S.out + 1] = { G, code, detail, lines }
 end
 
-local function plan(S, a, i)
-  local operations, names, held = {}, {}, S.agent .. '\0'
-  for _ = 1, tonumber(a[i]) do
-    names[#names + 1] = a[i + 1]
+-- What a call asks for: where its operations and cursors stand, and the Groups they name; or a refusal.
+local function parse(a, i)
+  local asks = { operations = {}, cursors = {}, names = {} }
+  local cursors = tonumber(a[i])
+  if not cursors or cursors > 256 then return nil, T.refuse('SCHEMA_VALIDATION_FAILED', 'cursors=' .. tostring(a[i])) end
+  for _ = 1, cursors do
+    asks.cursors[#asks.cursors + 1] = i + 1
+    asks.names[#asks.names + 1] = a[i + 1]
     i = i + 2
   end
-  local cursors, first = #names, i + 1
-  local at = i - 2 * cursors
-  i = first
+  i = i + 1
   while i <= #a do
     local arity = T.arity[a[i]]
-    if not arity or i + arity > #a then return T.refuse('SCHEMA_VALIDATION_FAILED', 'operation=' .. tostring(a[i])) end
-    operations[#operations + 1] = i
-    names[#names + 1] = a[i + 1]
+    if not arity or i + arity > #a then
+      return nil, T.refuse('SCHEMA_VALIDATION_FAILED', 'operation=' .. tostring(a[i]))
+    end
+    asks.operations[#asks.operations + 1] = i
+    asks.names[#asks.names + 1] = a[i + 1]
     i = i + arity + 1
   end
-  if #operations > 64 or cursors > 256 then
-    return T.refuse('SCHEMA_VALIDATION_FAILED', 'operations=' .. #operations .. ' (64 at most)')
+  if #asks.operations > 64 then
+    return nil, T.refuse('SCHEMA_VALIDATION_FAILED', 'operations=' .. #asks.operations .. ' (64 at most)')
   end
-  T.load(S, names)
-  for k = 0, cursors - 1 do
-    local G = S.groups[a[at + 2 * k + 1]]
-    if G then G.cursors[S.agent] = a[at + 2 * k + 2] end
+  return asks
+end
+
+local function plan(S, a, asks)
+  for _, k in ipairs(asks.cursors) do
+    local G = S.groups[a[k]]
+    if G then G.cursors[S.agent] = a[k + 1] end
   end
-  for _, k in ipairs(operations) do T.ops[a[k]](S, unpack(a, k + 1, k + T.arity[a[k]])) end
+  for _, k in ipairs(asks.operations) do T.ops[a[k]](S, unpack(a, k + 1, k + T.arity[a[k]])) end
   for _, G in ipairs(S.order) do
     T.conclude(S, G)
     T.concern_caller(S, G)
@@ -57,18 +64,16 @@ local function plan(S, a, i)
 end
 
 local function short_reply(S)
-  local lines, asked = {}, {}
+  local lines = {}
   for _, out in ipairs(S.out) do
-    local G, code, detail, cap, grants = out[1], out[2], out[3], out[4], out[5]
-    if G and G.bad then code, grants = G.bad, nil end
-    if cap then asked[#asked + 1] = { detail, cap, code } end
-    lines[#lines + 1] = code .. ' ' .. ((grants and T.int(#grants)) or (not cap and detail) or '0')
+    local G, code, detail, grants = out[1], out[2], out[3], out[4]
+    if G and G.bad then code, detail, grants = G.bad, nil, nil end
+    lines[#lines + 1] = code .. ' ' .. (grants and T.int(#grants) or detail or '0')
     for _, line in ipairs(grants or {}) do lines[#lines + 1] = line end
   end
-  for _, G in ipairs(S.order) do
-    T.bell_lines(S, G, lines)
-  end
-  return table.concat(lines, '\n'), asked
+  for _, G in ipairs(S.order) do T.bell_lines(S, G, lines) end
+  lines[#lines + 1] = '= ' .. T.int(S.now)
+  return table.concat(lines, '\n')
 end
 
 T.calls.turn = function(keys, a)
@@ -77,15 +82,17 @@ T.calls.turn = function(keys, a)
   if refused then return refused end
   S.ttl, S.tag, S.lane_key = tonumber(a[4]), a[5], a[6] .. '.' .. a[7]
   S.slots, S.ahead, S.bytes, S.grants, S.leases, S.out = tonumber(a[9]), tonumber(a[10]), 0, 0, 0, {}
-  local short, asked = nil, {}
+  local short, asks
   short, refused = T.repeated(S, a[6], a[7], a[8])
-  refused = refused or (not short and plan(S, a, 12))
+  if not refused then asks, refused = parse(a, 12) end
   if refused then return refused end
+  T.load(S, asks.names)
   if not short then
+    plan(S, a, asks)
     T.commit(S)
-    short, asked = short_reply(S)
+    short = short_reply(S)
     redis.call('HSET', S.base .. '@lanes', S.lane, S.lane_head .. short)
     if a[11] ~= '-' and S.grants == 0 then T.hand_on(S, a[11]) end
   end
-  return T.answer(S, short, asked)
+  return T.answer(S, short, T.asked(S, a, asks.operations, short))
 end

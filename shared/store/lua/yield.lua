@@ -3,7 +3,7 @@
 -- args: group item epoch lease number digest state keep
 -- bound: one Checkpoint of at most 1 MiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT
 -- events: work.checkpointed work.released work.offer.created
 --
 -- keep = 1 keeps the ownership under a new start-by deadline; keep = 0 gives the item back to everybody.
@@ -11,7 +11,8 @@ T.arity.yield = 8
 
 T.ops.yield = function(S, group, id, epoch, lease, number, digest, state, keep)
   local G, it, code = T.target(S, group, id)
-  if it and it.st ~= 'active' and it.lid == lease and it.oe == epoch and it.ckn == number and it.ckd == digest then
+  local kept = it and (keep ~= '1' or it.own == S.agent)
+  if kept and it.st ~= 'active' and it.lid == lease and it.oe == epoch and it.ckn == number and it.ckd == digest then
     return T.outcome(S, G, 'REPEATED')
   end
   code = code or T.stale_lease(S, it, epoch, lease)
@@ -30,5 +31,5 @@ T.ops.yield = function(S, group, id, epoch, lease, number, digest, state, keep)
     T.emit(S, G, 'work.released', id, S.by, { epoch, 'yielded' })
     T.give_back(S, G, it, S.now, 'released')
   end
-  T.outcome(S, G, 'OK', T.int(seq))
+  T.outcome(S, G, 'OK', T.int(seq) .. ' ' .. T.int(start_by))
 end

@@ -1,0 +1,425 @@
+"""The independent checker: logs, the store's keys, the handlers' journal and what clients were told must agree.
+
+`look` may be asked at any moment: a script is whole or not there. `check` is for the end, when all is quiet, and
+`check_stopped` for after the fleet has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sim import dump
+from sim.dump import GroupDump, PartitionDump
+from sim.history import History, Item, read
+from treadle.shared import codec
+from treadle.shared.model import EventKind, GroupId, ItemState
+from treadle.worker.core.queues import Queues
+
+if TYPE_CHECKING:
+    from sim.scenario import Errand
+    from sim.world import Runtime, World
+
+S = ItemState
+K = EventKind
+
+
+def look(world: World) -> list[str]:
+    """What is wrong with the store and the Workers at this very moment."""
+    faults: list[str] = []
+    for part, histories in _read(world):
+        faults += _store(part, histories)
+    faults += _projections(world)
+    return faults
+
+
+def check(world: World) -> int:
+    """Everything, once all is quiet; faults are told to the world. The number of Events looked at."""
+    events = 0
+    for part, histories in _read(world):
+        events += sum(len(group.events) for group in part.groups.values())
+        for fault in (
+            *_store(part, histories),
+            *_ended(world, part, histories),
+            *_usage(part, histories),
+            *_journal(world, histories),
+            *_sessions(world, part),
+        ):
+            world.wrong(f"partition {part.number}: {fault}")
+    for fault in (*_projections(world, quiet=True), *_told(world), *_slots(world)):
+        world.wrong(fault)
+    return events
+
+
+def check_stopped(world: World) -> None:
+    """After the whole fleet stopped: nothing is held, no session and nothing of one is left."""
+    for part, _ in _read(world):
+        for name in ("sessions", "live", "caps", "lanes", "wakes", "held", "due"):
+            if left := getattr(part, name):
+                world.wrong(f"partition {part.number}: after all stopped, @{name} has {left}")
+
+
+def _errands(world: World) -> dict[str, Errand]:
+    return {errand.mission: errand for errand in world.errands}
+
+
+def _read(world: World) -> Iterator[tuple[PartitionDump, dict[str, History]]]:
+    from sim.world import PREFIX
+
+    errands = _errands(world)
+    for number in range(world.partitions):
+        part = dump.read_partition(world.network.redis, PREFIX, number, world.partitions)
+        histories = {}
+        for name, group in part.groups.items():
+            jobs = errands[name].jobs
+            history = History(
+                name,
+                {job.item: job.after for job in jobs},
+                {job.item: job.start_by_s for job in jobs},
+                world.renewed,
+            )
+            histories[name] = read(history, group.events)
+        yield part, histories
+
+
+# --- the store against the logs: at any moment ---
+
+
+def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
+    due: dict[str, int] = {}
+    held: dict[str, set[str]] = {}
+    take: dict[str, set[str]] = {}
+    for name, history in histories.items():
+        group = part.groups[name]
+        yield from history.faults
+        yield from _group(group, history)
+        for id_, item in history.items.items():
+            fields = group.items[id_]
+            yield from _item(group, id_, fields, item.state, history)
+            member = f"{name} {id_}"
+            if item.state is S.OFFERED:
+                take.setdefault(fields["cap"], set()).add(f"{name} {fields['key']}")
+            elif item.state is S.QUEUED:
+                due[f"s {member}"] = int(fields["sby"])
+            elif item.state is S.ACTIVE:
+                due[f"l {member}"] = int(fields["lex"])
+            if item.state in (S.QUEUED, S.ACTIVE):
+                held.setdefault(item.owner, set()).add(member)
+    yield from _differ("@take", part.take, take)
+    yield from _differ("@held", part.held, held)
+    directory = {
+        cap: names
+        for cap, keys in take.items()
+        if (names := {one.split(" ")[0] for one in keys if part.groups[one.split(" ")[0]].state == "active"})
+    }
+    yield from _differ("@dir", part.directory, directory)
+    for cap, names in part.tombs.items():
+        if both := names & part.directory.get(cap, set()):
+            yield f"@tomb and @dir of {cap} both have {both}"
+    timers = {member: score for member, score in part.due.items() if member[0] in "ls"}
+    yield from _differ("@due", timers, due)
+    yield from _registry(part)
+    if part.halted:
+        yield f"halted: {part.halted}"
+    for name, tokens in part.wakes.items():
+        if len(tokens) > 1:
+            yield f"wake list {name} has {len(tokens)} tokens"
+
+
+def _differ(name: str, found: object, wanted: object) -> Iterator[str]:
+    if found == wanted:
+        return
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in sorted(found.keys() | wanted.keys()):
+            if found.get(key) != wanted.get(key):
+                yield f"{name} {key}: {found.get(key)}, by the logs {wanted.get(key)}"
+
+
+def _group(group: GroupDump, history: History) -> Iterator[str]:
+    name = group.group
+    if group.seq != len(group.events):
+        yield f"{name}: stored sequence {group.seq}, the log has {len(group.events)} Events"
+    if group.items.keys() != history.items.keys():
+        yield f"{name}: items {sorted(group.items)}, by the log {sorted(history.items)}"
+    states = [item.state for item in history.items.values()]
+    pumps = sum("rel" in fields for fields in group.items.values())
+    counts = {
+        "total": len(states),
+        "verified": states.count(S.VERIFIED),
+        "failed": states.count(S.FAILED),
+        "cancelled": states.count(S.CANCELLED),
+        "live": sum(state in (S.OFFERED, S.QUEUED, S.ACTIVE) for state in states) + pumps,
+    }
+    for field, wanted in counts.items():
+        if group.mission.get(field) != str(wanted):
+            yield f"{name}: {field} is {group.mission.get(field)}, by the log {wanted}"
+    if group.mission.get("state") != history.mission:
+        yield f"{name}: the Mission is {group.mission.get('state')}, by the log {history.mission}"
+    ended = history.mission != "active"
+    if group.state != ("ended" if ended else "active"):
+        yield f"{name}: its record says {group.state}, by the log it is {history.mission}"
+    if not ended and counts["live"] == 0:
+        yield f"{name}: nothing of it can move, and it goes on"
+
+
+def _item(
+    group: GroupDump, id_: str, fields: dict[str, str], state: ItemState | None, history: History
+) -> Iterator[str]:
+    name, item = group.group, history.items[id_]
+    wanted = {
+        "st": str(state),
+        "oe": str(item.epoch) if item.epoch else None,
+        "ln": str(item.number) if item.number else None,
+        "ckn": str(item.checkpoint) if item.checkpoint else None,
+        "ckd": item.saved or None,
+    }
+    if state in (S.QUEUED, S.ACTIVE):
+        wanted |= {"own": item.owner, "ses": str(item.session)}
+    if state is S.ACTIVE and item.lease is not None:
+        wanted |= {"lid": item.lease.lease, "lex": str(history.expiry_ms(item.lease, 1 << 62))}
+    if state is S.OFFERED:
+        wanted |= {"own": None}
+    for field, value in wanted.items():
+        if fields.get(field) != value:
+            yield f"{name}/{id_}: {field} is {fields.get(field)}, by the log {value}"
+    left = sum(_is_awaited(group.items[other], history.items[other], id_) for other in fields.get("after", "").split())
+    if int(fields.get("dep", "0")) != left:
+        yield f"{name}/{id_}: waits for {fields.get('dep')}, by the log for {left}"
+
+
+def _is_awaited(fields: dict[str, str], item: Item, dependent: str) -> bool:
+    """Whether a dependent still waits: what it waits for is not verified, or its pump has not come to it yet."""
+    pending = fields["out"].split()[int(fields.get("rel", "0")) :] if "rel" in fields else []
+    return item.state is not S.VERIFIED or dependent in pending
+
+
+def _registry(part: PartitionDump) -> Iterator[str]:
+    """Sessions, their sets, lanes, due entries and members."""
+    counts: dict[str, int] = {}
+    offered: dict[str, set[str]] = {}
+    silent = {}
+    for agent, record in part.sessions.items():
+        epoch, set_, ttl, capabilities = record.split(" ")
+        counts[set_] = counts.get(set_, 0) + 1
+        for capability in capabilities.split(","):
+            offered.setdefault(capability, set()).add(set_)
+        silent[f"x {agent} {epoch}"] = int(ttl)
+    yield from _differ("@live", part.live, {name: str(count) for name, count in counts.items()})
+    yield from _differ("@caps", {cap: set(sets.split()) for cap, sets in part.caps.items()}, offered)
+    timers = {member for member in part.due if member[0] == "x"}
+    if timers != silent.keys():
+        yield f"@due has sessions {sorted(timers)}, registered are {sorted(silent)}"
+    for lane in part.lanes:
+        if lane.rpartition(" ")[0] not in part.sessions:
+            yield f"@lanes keeps {lane!r}, whose session is over"
+    for name, tokens in part.wakes.items():
+        if name not in part.live:
+            yield f"wake list {name} has {tokens}, no live session listens to it"
+    for member, record in part.members.items():
+        name, agent = member.split(" ")
+        _, previous, cursor = map(int, record.split(" "))
+        last = part.groups[name].seq
+        if not (previous <= last and cursor <= last):
+            yield f"member {member}: {record}, the log ends at {last} (S9)"
+
+
+# --- Workers against the logs: at any moment ---
+
+
+def _projections(world: World, *, quiet: bool = False) -> Iterator[str]:
+    for runtime in world.alive():
+        if runtime.shifts and runtime.process.is_running and hasattr(runtime.shifts[-1], "_tenure"):
+            yield from _projection(world, runtime, quiet)
+
+
+def _projection(world: World, runtime: Runtime, quiet: bool) -> Iterator[str]:
+    shift = runtime.shifts[-1]
+    tenure, who = shift._tenure, runtime.process.name
+    if tenure.halted:
+        yield f"{who} halted {sorted(tenure.halted)}"
+    replayed = Queues(tenure.session.agent, tenure.session.epoch)
+    for group, cursor in sorted(tenure.inbox.cursors().items()):
+        events = dump.read_log(world.network.redis, shift._store.base(shift._store.partition_of(group)), group)
+        if cursor > len(events):
+            yield f"{who}: Cursor of {group} is {cursor}, its log ends at {len(events)} (S9)"
+        for event in events[:cursor]:
+            replayed.fold(event)
+        if quiet:
+            yield from _caught_up(world, runtime, group, cursor)
+    if replayed.canonical() != tenure.queues.canonical():
+        yield f"{who}: queues {tenure.queues.canonical()}, a replay gives {replayed.canonical()} (S13)"
+    used = sum(run.grant.width for run in tenure.runs.values())
+    if used > runtime.slots:
+        yield f"{who}: {used} of {runtime.slots} slots are used (S16)"
+    if quiet and not tenure.is_done:
+        yield f"{who}: not at rest: runs {list(tenure.runs)}, owned {len(tenure.owned)}, lanes idle {tenure.lanes.is_idle}"
+
+
+def _caught_up(world: World, runtime: Runtime, group: GroupId, cursor: int) -> Iterator[str]:
+    """Whatever concerned this Agent has come to its Cursor, unless the doorbell itself was lost."""
+    shift = runtime.shifts[-1]
+    base = shift._store.base(shift._store.partition_of(group))
+    record = world.network.redis.hget(f"{base}@members", f"{group} {runtime.agent}")
+    inbox = f"{base}@inbox:{runtime.agent}"
+    stolen = any(name == inbox and who is not runtime.process for name, who in world.network.heard_bells)
+    if record is None or stolen or inbox in world.network.lost_bells:
+        return  # a doorbell that an older runtime of this Agent took, or nobody, costs time and not truth
+    previous = int(record.split()[1])
+    if cursor < previous:
+        yield f"{runtime.process.name}: Cursor of {group} is {cursor}, {previous} concerned it"
+
+
+# --- the end ---
+
+
+def _ended(world: World, part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
+    errands = _errands(world)
+    for name, history in histories.items():
+        states, results = errands[name].states(), errands[name].results()
+        jobs = {job.item: job for job in errands[name].jobs}
+        approved = all(state is S.VERIFIED for state in states.values())
+        if history.mission != ("approved" if approved else "failed"):
+            yield f"{name}: ended {history.mission}"
+        for id_, wanted in states.items():
+            item = history.items[id_]
+            if item.state is not wanted:
+                yield f"{name}/{id_}: {item.state}, should be {wanted}"
+            elif wanted is S.FAILED:
+                evidence = codec.unpack(item.reason, what="evidence")
+                if not isinstance(evidence, dict) or (evidence["type"], evidence["text"]) != jobs[id_].reason:
+                    yield f"{name}/{id_}: failed for {evidence}, its handler said {jobs[id_].reason}"
+            elif (
+                wanted is S.VERIFIED
+                and (found := codec.unpack(part.groups[name].results[id_], what="result")) != results[id_]
+            ):
+                yield f"{name}/{id_}: its result is {found}"
+    missing = {
+        errand.mission for errand in world.errands if _partition(world, errand.mission) == part.number
+    } - histories.keys()
+    if missing:
+        yield f"never created: {sorted(missing)}"
+    pending = [member for member in part.due if member[0] != "x"]
+    if pending:
+        yield f"@due still has {pending}"
+
+
+def _partition(world: World, mission: str) -> int:
+    from treadle.shared.store import keys
+
+    return keys.partition_of(mission, world.partitions)
+
+
+def _usage(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
+    """The counters are what the logs say: every run's time, as long as its lease held."""
+    used: dict[str, int] = {}
+    typical: dict[str, int] = {}
+    for name, history in histories.items():
+        group = part.groups[name]
+        _, _, account, class_, _ = group.record
+        for lease in history.leases:
+            if lease.end is None:
+                yield f"{name}/{lease.item}: lease {lease.lease} never ended"
+        for lease in history.ends:
+            width = int(group.items[lease.item].get("w", "1"))
+            run_ms = max(0, lease.end_ms - lease.start_ms)
+            for node in (f"g:{name}", f"a:{account}", f"c:{class_}"):
+                used[node] = used.get(node, 0) + width * run_ms
+            node = f"g:{name}"
+            before = typical.get(node, 0)
+            typical[node] = max(1, (4 * before + run_ms + 2) // 5 if before else run_ms)
+    for node, packed in part.usage.items():
+        spent, running, starts, estimate, e, *_ = packed
+        if (spent, running, starts, estimate) != (used.get(node, 0), 0, 0, 0):
+            yield f"usage of {node}: {packed[:4]}, by the logs {(used.get(node, 0), 0, 0, 0)}"
+        if node in typical and e != typical[node]:
+            yield f"usage of {node}: a typical run is {e} ms, by the log {typical[node]}"
+    if missing := used.keys() - part.usage.keys():
+        yield f"no usage of {sorted(missing)}"
+
+
+def _journal(world: World, histories: dict[str, History]) -> Iterator[str]:
+    """What handlers did, against the leases they did it under."""
+    leases = {(name, lease.lease): lease for name, history in histories.items() for lease in history.leases}
+    runtimes = {runtime.process.name: runtime for runtime in world.runtimes}
+    begun: set[tuple[str, str]] = set()
+    results: dict[tuple[str, str], str] = {}
+    newest: dict[tuple[str, str], tuple[int, int, int, str]] = {}
+    for line in world.journal:
+        if line.mission not in histories:
+            continue
+        key = (line.mission, line.lease)
+        lease = leases.get(key)
+        what = f"{line.mission}/{line.item} {line.what} at {line.at_ms} by {line.runtime}"
+        if lease is None:
+            yield f"{what}: lease {line.lease} stands in no log (S7)"
+            continue
+        if line.what == "begin":
+            if key in begun:
+                yield f"{what}: begun twice under one lease (S6)"
+            begun.add(key)
+            if line.detail != (lease.saved or "-"):
+                yield f"{what}: began with state {line.detail}, saved last was {lease.saved or '-'}"
+        if line.what == "result":
+            results[key] = line.detail
+        if line.what not in ("effect", "result"):
+            continue
+        place = (line.mission, line.item)
+        # The place of the effect refuses a lower token; that it was tried is only right where its lease was over.
+        if line.token < newest.get(place, line.token) and not 0 < lease.end_ms <= line.at_ms:
+            yield f"{what}: token {line.token} after {newest[place]}, though its lease is live (S3)"
+        newest[place] = max(line.token, newest.get(place, line.token))
+        expiry_ms = histories[line.mission].expiry_ms(lease, line.at_ms)
+        late_ms = line.at_ms - expiry_ms
+        allowed_ms = world.ttl_s * 1000 / 4
+        if late_ms > allowed_ms:
+            runtime = runtimes[line.runtime]
+            from_s = world.loop.time() - (world.now_ms - expiry_ms) / 1000 - world.ttl_s
+            if not runtime.was_stopped(from_s, from_s + world.ttl_s * 3 + late_ms / 1000):
+                yield f"{what}: works {late_ms} ms after its lease was over (S5)"
+    for key, lease in leases.items():
+        if lease.end is K.SUBMITTED and results.get(key) != lease.digest:
+            yield f"{key[0]}/{lease.item}: submitted {lease.digest}, its handler returned {results.get(key)} (S6)"
+
+
+def _sessions(world: World, part: PartitionDump) -> Iterator[str]:
+    """After a session is installed in a partition, nothing of an older one of that Agent is written there (S8)."""
+    for group in part.groups.values():
+        for event in group.events:
+            agent, at, session = event.by.rpartition("@")
+            if not at or event.kind is K.RELEASED:
+                continue
+            for when, epoch in world.installed.get((f"{part.base}@meta", agent), []):
+                if epoch > int(session) and event.at_ms > when:
+                    yield (
+                        f"{group.group} sequence {event.seq}: {event.kind} by {event.by} at {event.at_ms}, session "
+                        f"{epoch} was installed at {when} (S8)"
+                    )
+
+
+def _told(world: World) -> Iterator[str]:
+    """What clients were told is what the store has."""
+    for errand in world.errands:
+        told = world.told[errand.mission]
+        states = errand.states()
+        if len({receipt.created_ms for receipt in told.receipts}) > 1:
+            yield f"{errand.mission}: created at {sorted({receipt.created_ms for receipt in told.receipts})}"
+        failures = tuple((job.item, *job.reason) for job in errand.jobs if states[job.item] is S.FAILED)
+        if failures:
+            if told.failures is None or sorted(told.failures) != sorted(failures):
+                yield f"{errand.mission}: told of {told.failures}, failed are {failures}"
+        elif told.results != errand.results():
+            yield f"{errand.mission}: told {told.results}"
+
+
+def _slots(world: World) -> Iterator[str]:
+    """No Worker runs more than it has slots (S16), by its handlers' own journal."""
+    busy: dict[str, dict[str, int]] = {}
+    for line in world.journal:
+        runs = busy.setdefault(line.runtime, {})
+        if line.what == "begin":
+            runs[line.lease] = line.width
+        elif line.what == "end":
+            runs.pop(line.lease, None)
+        slots = next(runtime.slots for runtime in world.runtimes if runtime.process.name == line.runtime)
+        if sum(runs.values()) > slots:
+            yield f"{line.runtime}: at {line.at_ms} runs {runs} in {slots} slots (S16)"

@@ -1,0 +1,224 @@
+"""What must hold in a store at any moment: the log told again gives just what the partition's other keys say.
+
+Items, ownership, the indexes of takeable, held and due work, the directory, Mission counts, service counters. After each
+test every Group is audited, but for halted ones and stores that a test tampered with.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.world import World
+from treadle.shared.lifecycle import MISSION_MOVES, next_state
+from treadle.shared.model import (
+    EXTENSION_KINDS,
+    STARTS_EPOCH_MS,
+    Event,
+    EventKind,
+    GroupId,
+    ItemState,
+    MissionState,
+    Usage,
+)
+from treadle.shared.store.operations import parse_usage
+from treadle.worker.core.fairness import estimate_ms, next_typical
+
+ENDS = {
+    EventKind.SUBMITTED,
+    EventKind.FAILED,
+    EventKind.CHECKPOINTED,
+    EventKind.RELEASED,
+    EventKind.LAPSED,
+    EventKind.REQUEUED,
+}
+"""What ends a run, if the item runs."""
+OWNED = {ItemState.QUEUED, ItemState.ACTIVE}
+LIVE = {ItemState.OFFERED, *OWNED}
+
+
+@dataclass
+class Told:
+    """An item as its Events tell it."""
+
+    state: ItemState | None = None
+    capability: str = ""
+    width: int = 1
+    owner: str = ""
+    epoch: int = 0
+    leases: int = 0
+    checkpoint: int = 0
+    start_ms: int = 0
+    estimate_ms: int = 0
+    expires_ms: int = 0
+    lease: str = ""
+
+
+@dataclass
+class Story:
+    """A Group as its log tells it."""
+
+    items: dict[str, Told] = field(default_factory=dict)
+    state: MissionState | None = None
+    used_ms: int = 0
+    typical_ms: int = 0
+    lease_ids: list[str] = field(default_factory=list)
+
+
+def tell(events: list[Event], renewed: dict[str, int]) -> Story:
+    """Follow a log; AssertionError or ValueError where an Event may not stand where it stands."""
+    story = Story()
+    for event in events:
+        if event.item is None:
+            sources, target = MISSION_MOVES[event.kind]
+            assert story.state in sources, f"{event.kind} of a Mission that is {story.state}"
+            story.state = target
+            continue
+        item = story.items.setdefault(event.item, Told())
+        if event.kind in ENDS and item.state is ItemState.ACTIVE:
+            _end_run(story, item, event, renewed)
+        item.state = next_state(item.state, event.kind)
+        match event.kind:
+            case EventKind.AUTHORIZED:
+                item.capability, item.width = event.get("capability"), int(event.get("width"))
+            case EventKind.ACCEPTED:
+                assert int(event.get("epoch")) == item.epoch + 1, "Ownership Epochs rise by one"
+                item.epoch, item.owner = int(event.get("epoch")), event.by.partition("@")[0]
+            case EventKind.STARTED:
+                _begin_run(story, item, event)
+            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED:
+                item.checkpoint = int(event.get("number"))
+            case _:
+                if event.kind in EXTENSION_KINDS:
+                    assert int(event.get("epoch")) == item.epoch, f"{event} is of another ownership"
+    return story
+
+
+def _begin_run(story: Story, item: Told, event: Event) -> None:
+    assert int(event.get("epoch")) == item.epoch
+    assert event.by.partition("@")[0] == item.owner, "only its owner starts an item"
+    assert int(event.get("number")) == item.leases + 1, "leases are counted"
+    item.leases += 1
+    item.lease, item.expires_ms = event.get("lease"), int(event.get("expires_ms"))
+    assert item.lease not in story.lease_ids, "a Lease ID is used once"
+    story.lease_ids.append(item.lease)
+    item.start_ms, item.estimate_ms = event.at_ms, estimate_ms(story.typical_ms)
+
+
+def _end_run(story: Story, item: Told, event: Event, renewed: dict[str, int]) -> None:
+    expires_ms = renewed.get(item.lease, item.expires_ms)
+    ended_ms = int(event.get("at_ms")) if event.kind is EventKind.LAPSED else min(event.at_ms, expires_ms)
+    if event.kind is EventKind.LAPSED:
+        assert ended_ms == expires_ms <= event.at_ms, "a lease lapses at its expiry, not before"
+    run_ms = ended_ms - item.start_ms
+    assert 0 <= run_ms <= expires_ms - item.start_ms, "a lease is charged up to its expiry, no longer"
+    story.used_ms += item.width * run_ms
+    story.typical_ms = next_typical(story.typical_ms, run_ms)
+
+
+async def audit(world: World) -> None:
+    """Compare every partition with the logs of its Groups."""
+    for partition in range(world.store.partitions):
+        await _audit_partition(world, partition)
+
+
+async def _hash(world: World, partition: int, name: str) -> dict[str, str]:
+    raw = await world.raw.hgetall(world.key(name, partition))
+    return {key.decode(): value.decode() for key, value in raw.items()}
+
+
+async def _audit_partition(world: World, partition: int) -> None:
+    groups = await _hash(world, partition, "@groups")
+    seqs = await _hash(world, partition, "@seqs")
+    usage = {node: parse_usage(packed.split()) for node, packed in (await _hash(world, partition, "@usage")).items()}
+    halted = {group for group, record in groups.items() if record.startswith("halted")}
+    expected: dict[str, dict[str, float]] = defaultdict(dict)
+    nodes: dict[str, list[Usage]] = defaultdict(list)
+    for name, record in groups.items():
+        if name in halted:
+            continue
+        group = GroupId(name)
+        events = await world.log(group)
+        assert len(events) == int(seqs[name]) == events[-1].seq, f"the sequence of {name}"
+        story = tell(events, world.renewed)
+        counts = await _hash(world, partition, f"{name}:mission")
+        _audit_mission(story, counts, record)
+        running = await _audit_items(world, group, story, counts, expected)
+        spent = usage[f"g:{name}"]
+        assert (spent.used_ms, spent.typical_ms) == (story.used_ms, story.typical_ms), f"the service of {name}"
+        assert (spent.running, spent.starts_ms, spent.estimate_ms) == running, f"what runs of {name}"
+        _, _, account, class_, _ = record.split()
+        nodes[f"a:{account}"].append(spent)
+        nodes[f"c:{class_}"].append(spent)
+    if not halted:
+        for node, parts in nodes.items():
+            _audit_sum(usage.get(node, Usage()), parts, node)
+        await _audit_indexes(world, partition, expected)
+
+
+def _audit_sum(total: Usage, parts: list[Usage], node: str) -> None:
+    for name in ("used_ms", "running", "starts_ms"):
+        assert getattr(total, name) == sum(getattr(part, name) for part in parts), f"{name} of {node}"
+
+
+def _audit_mission(story: Story, counts: dict[str, str], record: str) -> None:
+    states = [item.state for item in story.items.values()]
+    for state in (ItemState.VERIFIED, ItemState.FAILED, ItemState.CANCELLED):
+        assert int(counts[state.value]) == states.count(state), f"the count of {state}"
+    assert int(counts["total"]) == len(states)
+    assert counts["state"] == story.state
+    assert record.split()[0] == ("active" if story.state is MissionState.ACTIVE else "ended")
+    if story.state is MissionState.APPROVED:
+        assert set(states) == {ItemState.VERIFIED}
+
+
+async def _audit_items(
+    world: World,
+    group: GroupId,
+    story: Story,
+    counts: dict[str, str],
+    expected: dict[str, dict[str, float]],
+) -> tuple[int, int, int]:
+    """Compare the items; note in `expected` what the indexes must hold; give what runs: widths, starts, estimates."""
+    running = starts = estimates = live = 0
+    for name, told in story.items.items():
+        item = await world.item(group, name)
+        where = f"{group}/{name}"
+        assert item["st"] == told.state, where
+        stored = tuple(int(item.get(field_, "0")) for field_ in ("oe", "ln", "ckn"))
+        assert stored == (told.epoch, told.leases, told.checkpoint), where
+        assert ("own" in item) is (told.state not in (ItemState.OPEN, ItemState.OFFERED, ItemState.CANCELLED)), where
+        live += told.state in LIVE or "rel" in item
+        if told.state is ItemState.OFFERED:
+            expected[f"@take:{told.capability}"][f"{group} {item['key']}"] = 0
+            expected[f"@dir:{told.capability}"][group] = -1
+        if told.state in OWNED:
+            assert item["own"] == told.owner, where
+            expected[f"@held:{told.owner}"][f"{group} {name}"] = 0
+            kind, at = ("l", "lex") if told.state is ItemState.ACTIVE else ("s", "sby")
+            expected["@due"][f"{kind} {group} {name}"] = int(item[at])
+        if "rel" in item:
+            expected["@due"][f"r {group} {name}"] = -1
+        if told.state is ItemState.ACTIVE:
+            assert item["lid"] == told.lease, where
+            running += told.width
+            starts += told.width * (told.start_ms - STARTS_EPOCH_MS)
+            estimates += told.width * told.estimate_ms
+    assert int(counts["live"]) == live, f"what of {group} can still move"
+    return running, starts, estimates
+
+
+async def _audit_indexes(world: World, partition: int, expected: dict[str, dict[str, float]]) -> None:
+    base = world.store.base(partition)
+    for kind in ("@take:", "@dir:", "@held:", "@due"):
+        stored = {key.decode().removeprefix(base) for key in await world.raw.keys(f"{base}{kind}*")}
+        for name in stored | {name for name in expected if name.startswith(kind)}:
+            rows: list[Any] = await world.raw.zrange(base + name, 0, -1, withscores=True)
+            found = {member.decode(): score for member, score in rows}
+            if kind == "@due":
+                # Ends of sessions and pumps that cancel are not told by a log.
+                found = {member: score for member, score in found.items() if member[0] not in "xc"}
+            assert found.keys() == expected[name].keys(), name
+            for member, score in expected[name].items():
+                assert score in (-1, found[member]), f"{name}: {member}"

@@ -1,0 +1,284 @@
+"""The table of refusals: for each code in the contract of each Lua file, at least one way to be refused with it.
+
+A case prepares the store and gives the call to be refused; the call gives the code it was answered with. Here are whole
+calls; the operations of a turn are in `refused_operations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from builders import GROUP, a_new_mission
+from store.world import PREFIX, TTL_MS, Hand, World, a_take
+from treadle.shared.errors import TreadleError
+from treadle.shared.model import AgentId, GroupId
+from treadle.shared.store import RenewalDoor, Turn, keys
+from treadle.shared.store.library import DOORS, build
+
+Call = Callable[[], Awaitable[str]]
+Case = Callable[[World], Awaitable[Call]]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One way to be refused. `changes`: what may differ in the store afterwards, as patterns, with the reason."""
+
+    file: str
+    code: str
+    case: Case
+    changes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}-{self.code}-{self.case.__name__}"
+
+
+REFUSALS: list[Refusal] = []
+LANE = ("@lanes",)
+"""A call that was carried out writes its lane's record, whatever became of its operations (design.md 3.5)."""
+HALT = (*LANE, "@groups", "@dir:index", "@tomb:index", "@meta")
+"""A Group whose log is not its own is halted in partition keys: record, directory and its version (design.md 3.3)."""
+
+
+def refusal(file: str, code: str, *changes: str) -> Callable[[Case], Case]:
+    def keep(case: Case) -> Case:
+        REFUSALS.append(Refusal(file, code, case, changes))
+        return case
+
+    return keep
+
+
+async def code_of(call: Awaitable[object]) -> str:
+    """The code a call was refused with."""
+    try:
+        await call
+    except TreadleError as error:
+        return error.code
+    return "OK"
+
+
+def plain(world: World, function: str, *arguments: Any, key: str | None = None) -> Call:
+    """A call of a function of the library with just these arguments."""
+    named = key or world.key("@meta")
+    return lambda: code_of(world.store.link.call((function, named, arguments)))
+
+
+# --- the store changed, for everything that names the server of its session ---
+
+
+def _store_changed(function: str) -> None:
+    async def names_another_server(world: World) -> Call:
+        return plain(world, function, "another-server", *["1"] * 30)
+
+    refusal(function, "STORE_CHANGED")(names_another_server)
+
+
+for _function in build().functions:
+    if DOORS[_function][0] == "replid" and _function != "adopt":
+        _store_changed(_function)
+
+
+# --- the store and its Missions ---
+
+
+@refusal("open_store", "SCHEMA_VALIDATION_FAILED")
+async def another_format(world: World) -> Call:
+    return plain(world, "open_store", "2", "0", key=keys.store_record(PREFIX))
+
+
+@refusal("open_store", "SCHEMA_VALIDATION_FAILED")
+async def another_number_of_partitions(world: World) -> Call:
+    return plain(world, "open_store", "1", "7", key=keys.store_record(PREFIX))
+
+
+@refusal("adopt", "REVISION_CONFLICT")
+async def bound_by_somebody_else_meanwhile(world: World) -> Call:
+    return plain(world, "adopt", "new-server", "run", "what-I-saw")
+
+
+@refusal("create", "ACTION_ID_COLLISION")
+async def the_same_id_with_other_content(world: World) -> Call:
+    await world.mission()
+    return lambda: code_of(world.store.create(a_new_mission(GROUP, objective="something else")))
+
+
+@refusal("create", "LOG_FOREIGN")
+async def a_log_that_no_mission_wrote(world: World) -> Call:
+    await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"})
+    return lambda: code_of(world.store.create(a_new_mission(GROUP)))
+
+
+def _create(world: World, *items: Sequence[str]) -> Call:
+    """Items as (id, after)."""
+    flat = [part for item, after in items for part in (item, "index", 1, "normal", 0, 0, 60, after, "", "in", "")]
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0)
+    return plain(world, "create", world.store.replid, *mission, *flat)
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def no_items(world: World) -> Call:
+    return _create(world)
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def more_than_256_items(world: World) -> Call:
+    return _create(world, *((f"i{number}", "") for number in range(257)))
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def an_item_twice(world: World) -> Call:
+    return _create(world, ("a", ""), ("b", ""), ("a", ""))
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def an_unknown_dependency(world: World) -> Call:
+    return _create(world, ("a", ""), ("b", "a c"))
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def a_cycle(world: World) -> Call:
+    return _create(world, ("a", "b"), ("b", "a"))
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def an_item_that_waits_for_itself(world: World) -> Call:
+    return _create(world, ("a", "a"))
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def an_item_cut_short(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0)
+    return plain(world, "create", world.store.replid, *mission, "a", "index")
+
+
+@refusal("watch", "GROUP_NOT_FOUND")
+async def an_unknown_mission_is_watched(world: World) -> Call:
+    return plain(world, "watch", world.store.replid, "nowhere", "client", 1000)
+
+
+@refusal("watch", "BACKPRESSURE")
+async def a_65th_client_watches(world: World) -> Call:
+    await world.mission()
+    for number in range(64):
+        await world.store.call("watch", 0, (GROUP, f"client-{number}", 60_000))
+    return plain(world, "watch", world.store.replid, GROUP, "client-64", 60_000)
+
+
+# --- sessions ---
+
+
+async def _replaced(world: World) -> Hand:
+    old = await world.hand(nonce="old")
+    await world.hand(nonce="new")
+    return old
+
+
+@refusal("install_session", "AUTH_STALE_SESSION")
+async def an_older_epoch_is_installed(world: World) -> Call:
+    await _replaced(world)
+    return plain(world, "install_session", world.store.replid, "worker-1", 1, TTL_MS, "set", "", "-")
+
+
+@refusal("close_session", "AUTH_STALE_SESSION")
+async def an_older_epoch_is_closed(world: World) -> Call:
+    await _replaced(world)
+    return plain(world, "close_session", world.store.replid, "worker-1", 1)
+
+
+@refusal("renew", "AUTH_STALE_SESSION")
+async def a_replaced_session_renews(world: World) -> Call:
+    door = RenewalDoor(world.store, (await _replaced(world)).session)
+
+    async def call() -> str:
+        try:
+            door.renew(0, [])
+        except TreadleError as error:
+            return error.code
+        finally:
+            door.close()
+        return "OK"
+
+    return call
+
+
+# --- turns as a whole ---
+
+
+@refusal("turn", "AUTH_STALE_SESSION")
+async def a_replaced_session_works(world: World) -> Call:
+    await world.mission()
+    old = await _replaced(world)
+    return lambda: code_of(old.turn(a_take(), slots=1))
+
+
+@refusal("turn", "AUTH_STALE_SESSION")
+async def a_session_that_never_was(world: World) -> Call:
+    hand = await world.hand()
+    stranger = replace(hand, session=replace(hand.session, agent=AgentId("stranger")), numbers={})
+    return lambda: code_of(stranger.turn())
+
+
+@refusal("turn", "ACTION_ID_COLLISION")
+async def the_same_number_for_another_call(world: World) -> Call:
+    hand = await world.hand()
+    await hand.turn(a_take())
+    return lambda: code_of(hand.turn(a_take(), a_take(), number=1))
+
+
+@refusal("turn", "ACTION_SUPERSEDED")
+async def a_lower_number(world: World) -> Call:
+    hand = await world.hand()
+    await hand.turn(a_take())
+    await hand.turn(a_take())
+    return lambda: code_of(hand.turn(a_take(), number=1))
+
+
+@refusal("turn", "ACTION_SUPERSEDED")
+async def number_nought(world: World) -> Call:
+    hand = await world.hand()
+    await hand.turn()
+    return lambda: code_of(hand.turn(number=0))
+
+
+@refusal("turn", "LANE_REGRESSED")
+async def a_number_too_high(world: World) -> Call:
+    hand = await world.hand()
+    await hand.turn(a_take())
+    return lambda: code_of(hand.turn(a_take(), number=3))
+
+
+@refusal("turn", "LANE_REGRESSED")
+async def a_lane_whose_record_was_lost(world: World) -> Call:
+    hand = await world.hand()
+    await hand.turn(a_take())
+    await world.raw.delete(world.key("@lanes"))
+    return lambda: code_of(hand.turn(a_take()))
+
+
+def _raw_turn(world: World, hand: Hand, *rest: Any) -> Call:
+    head = Turn(0, 1, ()).arguments(hand.session)[:8]
+    return plain(world, "turn", *head, 1, 0, "-", *rest)
+
+
+@refusal("turn", "SCHEMA_VALIDATION_FAILED")
+async def an_operation_nobody_knows(world: World) -> Call:
+    return _raw_turn(world, await world.hand(), 0, "steal", GROUP, "a")
+
+
+@refusal("turn", "SCHEMA_VALIDATION_FAILED")
+async def an_operation_cut_short(world: World) -> Call:
+    return _raw_turn(world, await world.hand(), 0, "take", GROUP, "index", 1, 0, "start", GROUP)
+
+
+@refusal("turn", "SCHEMA_VALIDATION_FAILED")
+async def more_than_64_operations(world: World) -> Call:
+    hand = await world.hand()
+    return lambda: code_of(hand.turn(*[a_take()] * 65))
+
+
+@refusal("turn", "SCHEMA_VALIDATION_FAILED")
+async def more_than_256_cursors(world: World) -> Call:
+    hand = await world.hand()
+    cursors = tuple((GroupId(f"g-{number}"), 1) for number in range(257))
+    return lambda: code_of(hand.turn(cursors=cursors))

@@ -1,0 +1,246 @@
+"""The table of refusals goes on: what the operations of a turn are refused with, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from builders import GROUP, a_new_item
+from store.refused import HALT, LANE, REFUSALS, Call, Case, refusal
+from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
+from treadle.shared.store import Operation
+
+Make = Callable[[Grant], Operation]
+OPERATIONS: dict[str, Make] = {
+    "start": a_start,
+    "save": a_save,
+    "yield": a_yield,
+    "release": a_release,
+    "submit": a_submit,
+    "fail": a_fail,
+}
+WITH_LEASE = ("save", "yield", "submit", "fail")
+
+
+async def outcome_of(hand: Hand, operation: Operation) -> str:
+    return (await hand.do(operation, slots=1)).code
+
+
+async def _ready(world: World, name: str) -> tuple[Hand, Grant]:
+    """A hand and an item for which the operation would be carried out."""
+    await world.mission()
+    hand = await world.hand()
+    return hand, await (hand.accepted() if name == "start" else hand.started())
+
+
+def _operation(name: str, make: Make) -> None:
+    def on(code: str, *changes: str) -> Callable[[Case], Case]:
+        return refusal(name, code, *(changes or LANE))
+
+    @on("GROUP_NOT_FOUND")
+    async def a_group_that_is_not_there(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        return lambda: outcome_of(hand, make(replace(grant, group=GroupId("nowhere"))))
+
+    @on("INVALID_COMMAND")
+    async def an_item_that_is_not_there(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        return lambda: outcome_of(hand, make(replace(grant, item=ItemId("nothing"))))
+
+    @on("WORK_STALE_OWNERSHIP")
+    async def an_older_ownership_epoch(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await hand.do(a_release(grant))
+        again = await (hand.accepted() if name == "start" else hand.started())
+        assert again.ownership_epoch == 2
+        return lambda: outcome_of(hand, make(replace(grant, lease=again.lease)))
+
+    @on("WORK_STALE_OWNERSHIP")
+    async def an_epoch_to_come(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        return lambda: outcome_of(hand, make(replace(grant, ownership_epoch=2)))
+
+    @on("WORK_STALE_OWNERSHIP")
+    async def somebody_elses_item(world: World) -> Call:
+        _, grant = await _ready(world, name)
+        other = await world.hand("worker-2")
+        return lambda: outcome_of(other, make(grant))
+
+    @on("WORK_STALE_OWNERSHIP")
+    async def an_item_nobody_owns(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await hand.do(a_release(grant))
+        return lambda: outcome_of(hand, make(grant))
+
+    @on("AUTH_STALE_SESSION")
+    async def an_item_held_by_another_session(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await world.raw.hset(world.key(f"{GROUP}:i:a"), "ses", "99")
+        return lambda: outcome_of(hand, make(grant))
+
+    @on("LOG_FOREIGN")
+    async def a_group_halted_before(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await world.raw.hset(world.key("@groups"), GROUP, "halted 1 acme standard 1")
+        return lambda: outcome_of(hand, make(grant))
+
+    @on("LOG_FOREIGN", *HALT)
+    async def a_foreign_entry_stands_where_its_event_belongs(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        last = (await world.log())[-1].seq
+        await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id=f"{last + 1}-0")
+        return lambda: outcome_of(hand, make(grant))
+
+    @on("LOG_REBORN", *HALT)
+    async def the_log_is_gone(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await world.raw.delete(world.key(f"{GROUP}:log"))
+        return lambda: outcome_of(hand, make(grant))
+
+
+def _leased(name: str, make: Make) -> None:
+    @refusal(name, "WORK_LEASE_EXPIRED", *LANE)
+    async def a_lapsed_lease_that_no_tick_has_seen(world: World) -> Call:
+        await world.mission()
+        hand = await world.hand(ttl_ms=SHORT_MS)
+        grant = await hand.started()
+        await world.pass_ms(SHORT_MS + 1)
+        return lambda: outcome_of(hand, make(grant))
+
+    @refusal(name, "WORK_LEASE_EXPIRED", *LANE)
+    async def another_lease_id(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        assert grant.lease is not None
+        other = replace(grant.lease, lease_id=LeaseId("other"))
+        return lambda: outcome_of(hand, make(replace(grant, lease=other)))
+
+    @refusal(name, "WORK_LEASE_EXPIRED", *LANE)
+    async def a_lease_that_was_given_up_with_the_ownership_kept(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await hand.do(a_yield(grant, 1, b"kept"))
+        return lambda: outcome_of(hand, make(grant))
+
+    @refusal(name, "INVALID_STATE_TRANSITION", *LANE)
+    async def accepted_but_not_started(world: World) -> Call:
+        await world.mission()
+        hand = await world.hand()
+        grant = await hand.accepted()
+        return lambda: outcome_of(hand, make(grant))
+
+
+for _name, _make in OPERATIONS.items():
+    _operation(_name, _make)
+    if _name in WITH_LEASE:
+        _leased(_name, _make)
+
+
+@refusal("start", "INVALID_STATE_TRANSITION", *LANE)
+async def started_already(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    return lambda: outcome_of(hand, a_start(grant))
+
+
+@refusal("start", "WORK_STALE_OWNERSHIP", *LANE)
+async def the_start_by_deadline_has_passed_and_no_tick_has_seen_it(world: World) -> Call:
+    await world.mission(GROUP, a_new_item(start_by_s=1))
+    hand = await world.hand()
+    grant = await hand.accepted()
+    await world.pass_ms(1001)
+    return lambda: outcome_of(hand, a_start(grant))
+
+
+@refusal("release", "INVALID_STATE_TRANSITION", *LANE)
+async def finished_already(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    await hand.do(a_submit(grant))
+    return lambda: outcome_of(hand, a_release(grant))
+
+
+@refusal("save", "REVISION_CONFLICT", *LANE)
+async def a_checkpoint_number_left_out(world: World) -> Call:
+    hand, grant = await _ready(world, "save")
+    return lambda: outcome_of(hand, a_save(grant, 2))
+
+
+@refusal("save", "REVISION_CONFLICT", *LANE)
+async def an_older_checkpoint(world: World) -> Call:
+    hand, grant = await _ready(world, "save")
+    await hand.do(a_save(grant, 1, b"one"))
+    await hand.do(a_save(grant, 2, b"two"))
+    return lambda: outcome_of(hand, a_save(grant, 1, b"one"))
+
+
+@refusal("yield", "REVISION_CONFLICT", *LANE)
+async def another_state_under_the_last_number(world: World) -> Call:
+    hand, grant = await _ready(world, "yield")
+    await hand.do(a_save(grant, 1, b"one"))
+    return lambda: outcome_of(hand, a_yield(grant, 1, b"another"))
+
+
+@refusal("fail", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def evidence_that_would_make_the_log_unreadable(world: World) -> Call:
+    hand, grant = await _ready(world, "fail")
+    return lambda: outcome_of(hand, a_fail(grant, b"x" * 16_385))
+
+
+@refusal("take", "GROUP_NOT_FOUND", *LANE)
+async def taken_from_a_group_that_is_not_there(world: World) -> Call:
+    hand = await world.hand()
+    return lambda: outcome_of(hand, a_take("nowhere"))
+
+
+@refusal("take", "EMPTY", *LANE)
+async def nothing_of_this_capability(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    return lambda: outcome_of(hand, a_take(capability="audit"))
+
+
+@refusal("take", "EMPTY", *LANE)
+async def the_mission_has_ended(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_submit(await hand.started()))
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "PAUSED", *LANE)
+async def a_paused_group(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await world.raw.hset(world.key("@groups"), GROUP, "paused 1 acme standard 1")
+    world.audited = False
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "LOG_FOREIGN", *LANE)
+async def taken_from_a_halted_group(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await world.raw.hset(world.key("@groups"), GROUP, "halted 1 acme standard 1")
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "LOG_FOREIGN", *HALT)
+async def taken_where_a_foreign_entry_stands(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id="100-0")
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "LOG_REBORN", *HALT)
+async def taken_where_the_log_is_gone(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await world.raw.delete(world.key(f"{GROUP}:log"))
+    return lambda: outcome_of(hand, a_take())
+
+
+EVERY_REFUSAL = tuple(REFUSALS)
+"""Those of whole calls and of operations."""

@@ -1,0 +1,153 @@
+"""One scripted day of a store, told in steps, each of which may be repeated as a caller repeats what was not answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from builders import a_new_item, a_new_mission
+from store.world import (
+    PREFIX,
+    Dump,
+    Hand,
+    World,
+    a_fail,
+    a_release,
+    a_save,
+    a_start,
+    a_submit,
+    a_take,
+    a_yield,
+)
+from treadle.shared.errors import ReplyLost
+from treadle.shared.model import AgentId, Grant
+from treadle.shared.store import Authority, Operation, Store, TurnReply
+
+T = TypeVar("T")
+ATTEMPTS_MAX = 4
+TTL_MS = 150
+"""Of the lease that lapses; its session is silent only after ten times this."""
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call until it is answered, as every caller of the store does."""
+    for _ in range(ATTEMPTS_MAX):
+        with suppress(ReplyLost):
+            return await call()
+    raise AssertionError(f"not answered in {ATTEMPTS_MAX} attempts")
+
+
+class Day:
+    """A Worker, a rival and a client on one store; every call goes through `insist`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def turn(self, hand: Hand, *operations: Operation, **of: Any) -> TurnReply:
+        """One turn, frozen: repeated byte for byte until it is answered."""
+        with suppress(ReplyLost):
+            return await hand.turn(*operations, **of)
+        return await insist(hand.again)
+
+    async def live(self) -> None:
+        """From the first connection to the last: the store is opened, and everything in it is done once."""
+        world = self.world
+        endpoint = world.endpoint
+        store = await insist(lambda: Store.connect(endpoint, prefix=PREFIX, partitions=1))
+        authority = Authority(store)
+        try:
+            await self._work(world, store, authority)
+        finally:
+            await authority.aclose()
+            await store.aclose()
+
+    async def _work(self, world: World, store: Store, authority: Authority) -> None:
+        items = (
+            a_new_item("a"),
+            a_new_item("b", inputs=b"b" * 100),
+            a_new_item("c", after=["a", "b"]),
+            a_new_item("d"),
+        )
+        first, second = a_new_mission("day-1", *items), a_new_mission("day-2", a_new_item("x"))
+        await insist(lambda: store.create(first))
+        await insist(lambda: store.create(second))
+
+        async def opened(agent: str, nonce: str, *, ttl_ms: int = 60_000) -> Hand:
+            capabilities = [items[0].capability]
+            session, requeued = await insist(
+                lambda: authority.open_session(AgentId(agent), capabilities, lease_ttl_ms=ttl_ms, nonce=nonce)
+            )
+            return Hand(world, authority, session, requeued)
+
+        await opened("worker-1", "yesterday")
+        hand = await opened("worker-1", "today")
+        rival = await opened("worker-2", "today")
+        sleeper = await opened("worker-3", "today", ttl_ms=TTL_MS)
+        reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2)
+        one, two, three = reply.outcomes[0].grants
+        await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50))
+        reply = await self.turn(hand, a_yield(one, 3, b"kept"), a_start(two), cursors=((one.group, 4),))
+        (two,) = reply.outcomes[1].grants
+        reply = await self.turn(hand, a_start(one), a_release(three))
+        (one,) = reply.outcomes[0].grants
+        await self.turn(sleeper, a_take("day-2"), slots=1)
+        reply = await self.turn(rival, a_take("day-1"), slots=1)
+        (three,) = reply.outcomes[0].grants
+        await insist(lambda: self._renewed(hand, one, two))
+        await insist(lambda: authority.read(0, [(two.group, two.item, "in"), (one.group, one.item, "ck")]))
+        await self.turn(hand, a_submit(one, b"result of a"), a_submit(two, b"result of b" * 20))
+        await self.turn(rival, a_fail(three, b"evidence"), token="index day-1 0")
+        await world.pass_ms(TTL_MS + 1)
+        await self._tick(authority)
+        await insist(lambda: authority.look({0: 0}, ["index"]))  # type: ignore[list-item]  # a capability's name
+        reply = await self.turn(hand, a_take("day-1"), a_take("day-2"), slots=1, ahead=1)
+        (last,) = reply.outcomes[0].grants
+        await insist(lambda: store.call("watch", 0, (first.group, "client", 60_000)))
+        await self.turn(hand, a_submit(last))
+        for closing in (rival, sleeper, hand):
+            await insist(closing.close)
+        await self._tick(authority)
+
+    async def _tick(self, authority: Authority) -> None:
+        """Until nothing is due: a pump goes on with each tick, a repeated one too."""
+        for _ in range(9):
+            if (await insist(lambda: authority.tick(0)))[1] == 0:
+                return
+        raise AssertionError("something is always due")
+
+    async def _renewed(self, hand: Hand, *grants: Grant) -> list[str]:
+        return await hand.renew(*grants)
+
+
+# --- dumps that may be compared between two runs ---
+
+_TIME = re.compile(rb"0\d{13}(?=[0-3]\d{5}:)|(?<!\d)\d{13}(?!\d)")
+"""By itself, or as the beginning of a sort key."""
+_USAGE = re.compile(rb"^(\S+) (\S+) \S+ \S+ \S+ \S+ (\S+) \S+ (\S+)$")
+
+
+def normal(dump: Dump, times: Callable[[bytes], bool]) -> Dump:
+    """A dump without what a clock or a server says: its times, ids of servers, service measured in milliseconds."""
+
+    def shown(value: Any, key: str) -> Any:
+        match value:
+            case bytes():
+                if key.endswith("@usage"):
+                    value = _USAGE.sub(rb"- \2 - - - - \3 - \4", value)
+                return _TIME.sub(lambda found: b"T" if times(found[0]) else found[0], value)
+            case float():
+                return "T" if times(b"%d" % value) else value
+            case dict():
+                return {shown(name, key): shown(part, key) for name, part in value.items() if name not in _MEASURED}
+            case list() | tuple() | set():
+                return [shown(part, key) for part in (sorted(value) if isinstance(value, set) else value)]
+            case _:
+                return value
+
+    return {key: (kind, shown(content, key)) for key, (kind, content) in dump.items()}
+
+
+_MEASURED = (b"incarnation", b"run_id", b"replid", b"est")
+"""Fields that say which server it was, and how long a run took before."""

@@ -1,0 +1,151 @@
+"""Each function appends the Events that its contract lists, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from builders import a_new_item
+from store.contracts import OPERATIONS, contracts
+from store.world import PREFIX, World, a_fail, a_release, a_save, a_submit, a_yield
+from treadle.shared.errors import TreadleError
+from treadle.shared.model import Event
+from treadle.shared.store import Store
+from treadle.shared.store.connection import Call
+
+Happy = Callable[[World], Awaitable[None]]
+
+
+async def _take(world: World) -> None:
+    await world.mission()
+    await (await world.hand()).started()
+
+
+async def _start(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.restarted(await hand.accepted())
+
+
+async def _save(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_save(await hand.started()))
+
+
+async def _yield(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    await hand.do(a_yield(grant))
+    await hand.do(a_yield(await hand.restarted(grant), 2, keep=False))
+
+
+async def _release(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_release(await hand.accepted()))
+    await hand.do(a_release(await hand.started()))
+
+
+async def _submit(world: World) -> None:
+    await world.mission("m-1", a_new_item("a"), a_new_item("b", after=["a"]))
+    await world.mission("m-2", a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    for _ in range(2):
+        await hand.do(a_submit(await hand.started()))
+    await hand.do(a_fail(await hand.started("m-2")))
+    await hand.do(a_submit(await hand.started("m-2")))
+
+
+async def _fail(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_fail(await hand.started()))
+
+
+async def _create(world: World) -> None:
+    await world.mission()
+
+
+async def _install_session(world: World) -> None:
+    await world.mission()
+    await (await world.hand(nonce="old")).accepted()
+    await world.hand(nonce="new")
+
+
+async def _close_session(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.accepted()
+    await hand.close()
+
+
+async def _tick(world: World) -> None:
+    await world.mission("m-1")
+    await world.mission("m-2", a_new_item("a"), a_new_item("b", after=["a"]))
+    await world.mission("m-3", a_new_item("a"), *(a_new_item(f"d{n}", after=["a"]) for n in range(70)))
+    await world.mission("m-4", a_new_item(start_by_s=1))
+    waiting = (a_new_item(f"d{n}", after=["a", "b"]) for n in range(70))
+    await world.mission("m-5", a_new_item("a"), a_new_item("b"), *waiting)
+    hand, sleeper = await world.hand(), await world.hand("sleeper", ttl_ms=50)
+    one, two = await hand.take("m-5", 2)
+    await hand.turn(a_fail(one), a_submit(two))
+    await hand.do(a_fail(await hand.started("m-2")))
+    await hand.do(a_submit(await hand.started("m-3")))
+    await sleeper.started("m-1")
+    await sleeper.accepted("m-4")
+    await world.pass_ms(501)
+    for _ in range(20):
+        await world.authority.tick(0)
+
+
+HAPPY: dict[str, Happy] = {
+    "create": _create,
+    "install_session": _install_session,
+    "close_session": _close_session,
+    "tick": _tick,
+    "take": _take,
+    "start": _start,
+    "save": _save,
+    "yield": _yield,
+    "release": _release,
+    "submit": _submit,
+    "fail": _fail,
+}
+
+
+def test_everything_that_appends_events_is_tried() -> None:
+    appends = {name for name, contract in contracts().items() if contract.words("events")}
+    assert appends == HAPPY.keys()
+
+
+def allowed(calls: Sequence[Call]) -> set[str]:
+    """The Events that the contracts of these functions, and of the operations in them, speak of."""
+    listed = contracts()
+    names = {call[0] for call in calls}
+    names |= {part for call in calls if call[0] == "turn" for part in call[2] if part in OPERATIONS}
+    return {event for name in names for event in listed[name].words("events")}
+
+
+@pytest.mark.parametrize("name", HAPPY)
+async def test_each_function_appends_the_events_of_its_contract_and_no_others(name: str, world: World) -> None:
+    carry_out = world.store.link.calls
+    reader = await Store.connect(world.endpoint, prefix=PREFIX)
+
+    async def logs() -> list[Event]:
+        return [event for view in await reader.missions() for event in await reader.read_log(view.group)]
+
+    async def watched(calls: Sequence[Call]) -> list[list[bytes] | TreadleError]:
+        before = await logs()
+        answers = await carry_out(calls)
+        new = {event.kind.value for event in await logs() if event not in before}
+        assert new <= allowed(calls), f"{[call[0] for call in calls]} appended {new - allowed(calls)}"
+        return answers
+
+    world.store.link.calls = watched  # type: ignore[method-assign]  # it watches every call of this store
+    try:
+        await HAPPY[name](world)
+        assert set(contracts()[name].words("events")) <= {event.kind.value for event in await logs()}
+    finally:
+        await reader.aclose()
