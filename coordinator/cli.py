@@ -1,6 +1,6 @@
 """`treadle`: the command of those who submit and watch.
 
-Exit status 0: done; 1: done and something is wrong; 2: cannot be done as asked; 130 and above: a signal.
+Exit status 0: done; 1: done and something is wrong; 2: cannot be done as asked; 128 + n: a signal.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class TreadleError(Exception):
     """The root. `code` is the protocol's error code, `retryable` says whether the same call may succeed later."""
@@ -9,8 +11,10 @@ class TreadleError(Exception):
     code: str = "INTERNAL_ERROR"
     retryable: bool = False
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
+        self.details: Mapping[str, str] = details or {}
+        """What a refusal of the store names, `current=3` in its text being `details["current"]`."""
         if code is not None:
             self.code = code
 
@@ -69,10 +73,8 @@ STALE_CODES = frozenset(
 """What the texts call FENCED: a refusal of something that was current once."""
 
 
-def refusal(code: str, message: str) -> Refused:
-    """The exception for a refusal code of the store."""
-    if code in STALE_CODES:
-        return Stale(message, code=code)
-    if code == StoreChanged.code:
-        return StoreChanged(message)
-    return Refused(message, code=code)
+def refusal(code: str, text: str) -> Refused:
+    """The exception for a refusal of the store: its code, and a text that names things as `name=value`."""
+    kind = Stale if code in STALE_CODES else Refused
+    details = dict(part.split("=", 1) for part in text.split() if "=" in part)
+    return kind(f"{code}: {text}", code=code, details=details)

@@ -104,6 +104,10 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
 """The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them."""
 
 
+INCARNATION = 1
+"""Of a Group's log. A log made anew would get the next one; a foreign or reborn log is refused so far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One entry of a Group's log. Its Event ID is derived: the same entry has the same id wherever it is read."""

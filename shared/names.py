@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from .errors import Misuse
 
 NAME_BYTES_MAX = 256
-TOKEN_CHARS_MAX = 768
+TOKEN_CHARS_MAX = 3 * NAME_BYTES_MAX
 CAPABILITY = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 
 

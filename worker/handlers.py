@@ -86,7 +86,7 @@ class Context(Protocol):
         """
 
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
-        """Tell whoever looks how far this run is; not durable, never waits."""
+        """Say how far this run is; never waits. Logged at debug level; not stored, nothing else shows it yet."""
 
 
 HandlerFunction = Callable[[Context, dict[str, Any]], Coroutine[Any, Any, Any]]

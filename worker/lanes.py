@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from treadle.shared.model import GroupId
 from treadle.shared.store import Operation, Start, Turn, payload_size
-from treadle.shared.store.operations import OPERATIONS_MAX, PAYLOAD_MAX, Take
+from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
 TICKET = TypeVar("TICKET")
 
@@ -78,7 +78,7 @@ class Lanes(Generic[TICKET]):
         while lane.waiting and len(operations) < OPERATIONS_MAX:
             operation, ticket = lane.waiting[0]
             size += payload_size(operation)
-            if operations and size > PAYLOAD_MAX:
+            if operations and size > TURN_BYTES_MAX:
                 break
             lane.waiting.popleft()
             operations.append(operation)

@@ -182,7 +182,7 @@ class Shift:
         await self._hear()
         await self._tick()
         await self._look()
-        for group in sorted(self._tenure.behind):
+        for group in self._tenure.behind:
             await self._read_on(group)
         turns = self._tenure.turns(self._now_ms())
         if not turns:
@@ -272,7 +272,6 @@ class Shift:
             tenure.fold(partition, group, received.fresh)
             if received.read_after is None and len(events) < READ_PAGE:
                 break
-        tenure.behind.discard(group)
 
     async def _poke(self) -> None:
         """Ends a wait that does not listen for tokens although a slot is free now."""

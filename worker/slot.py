@@ -1,6 +1,7 @@
 """One Capacity Slot's run of one WorkItem: the concrete Context, and what became of the handler.
 
-A run never speaks to the store. It asks its desk (the Worker) for one operation at a time and waits for the outcome.
+A run never speaks to the store. It asks its desk (the session at work, `shift.py`) for one operation at a time and waits
+for the outcome.
 """
 
 from __future__ import annotations
@@ -65,7 +66,6 @@ class Run:
     wants_yield: bool = False
     checkpoint_number: int = 0
     checkpoint_digest: str = ""
-    progress: tuple[float, float, str] = (0.0, 1.0, "")
 
     def __post_init__(self) -> None:
         self.checkpoint_number = self.grant.checkpoint_number
@@ -138,7 +138,7 @@ class SlotContext:
         return self._logger
 
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
-        self._run.progress = (done, total, note[:TEXT_MAX])
+        self._logger.debug("progress %g of %g %s", done, total, printable(note))
 
     async def checkpoint(self, state: dict[str, Any]) -> None:
         """Stores `state`, then returns; or ends the run here, where yielding was asked or the lease is lost."""

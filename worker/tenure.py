@@ -73,8 +73,6 @@ class Tenure:
         self.is_hungry = True
         """Whether asking for work may give some: something changed since the last time nothing was got."""
         self.is_stopping = False
-        self.behind: set[GroupId] = set()
-        """Groups whose log must be read before their Cursor can move on."""
         self.halted: set[GroupId] = set()
         self._handlers = handlers
         self._desk = desk
@@ -147,6 +145,7 @@ class Tenure:
             self.ready.replace(whole, mine, now_ms)
         if any(entry.takeable and not entry.code for entry in mine):
             self.is_hungry = True
+        self._forget(mine)
 
     def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
         """The entry, or one with nothing to take while its head is known to be too wide for what is free."""
@@ -227,8 +226,6 @@ class Tenure:
             self.halt(group, error)
             return
         self.fold(partition, group, received.fresh)
-        if received.read_after is not None:
-            self.behind.add(group)
 
     def fold(self, partition: int, group: GroupId, events: Iterable[Event]) -> None:
         """Folds Events that are new to this Worker, and stops the runs that they end."""
@@ -249,11 +246,23 @@ class Tenure:
                 if held is None or held.lease_id != run.lease.lease_id:
                     self.lose(run.lease, event.kind.value)
 
+    @property
+    def behind(self) -> list[GroupId]:
+        """Groups whose log must be read before their Cursor can move on."""
+        return sorted(self.inbox.behind().keys() - self.halted)
+
+    def _forget(self, entries: Iterable[DirectoryEntry]) -> None:
+        """Lets go of Groups with nothing to take and nothing owned: a Worker outlives the Missions it worked for."""
+        behind = self.inbox.behind()
+        for entry in entries:
+            if not entry.takeable and entry.group not in behind and not self.queues.owns(entry.group):
+                self.inbox.forget(entry.group)
+                self.halted.discard(entry.group)
+
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
         _log.error("group %s is halted here: %s", name_of(group), error)
         self.halted.add(group)
-        self.behind.discard(group)
 
     # --- ends ---
 

@@ -82,7 +82,7 @@ class Worker:
             _log.warning("%s; a new session is opened", changed)
             await self._patience.until_answered(store.adopt)
         except Stale as stale:
-            if "current=0" not in str(stale):
+            if stale.details.get("current") != "0":
                 raise Replaced(f"agent {name_of(self.name)}: {stale}") from None
             _log.warning("this session was ended as silent; a new one is opened")
         except Refused as refused:

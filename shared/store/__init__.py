@@ -3,22 +3,18 @@
 from .authority import Authority, Held, Look, RenewalDoor, Wake
 from .connection import Endpoint, Lineage, RedisEndpoint
 from .operations import (
-    Bell,
-    Envelope,
     Fail,
     Operation,
-    Outcome,
     Release,
     Save,
     Start,
     Submit,
     Take,
     Turn,
-    TurnReply,
     Yield,
-    events_of,
     payload_size,
 )
+from .replies import Bell, Envelope, Outcome, TurnReply, events_of
 from .store import Store
 
 __all__ = [

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import Refused, Stale, StoreChanged, TreadleError
+from ..errors import Corrupt, Stale, StoreChanged, TreadleError
 from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
 from . import keys, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
-from .operations import Bell, Envelope, Turn, TurnReply, parse_entries, parse_grant, parse_turn
+from .operations import Turn
+from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn
 from .store import FencedCall, Store
 
 TICK_MAX = 256
@@ -23,7 +24,6 @@ class Look:
 
     envelope: Envelope
     full: bool
-    more: bool
     version: int
     entries: tuple[DirectoryEntry, ...]
 
@@ -88,15 +88,7 @@ class Authority:
                 envelope = Envelope.parse(reply[0])
                 bodies = iter(reply[3:])
                 grants += [
-                    parse_grant(
-                        line,
-                        bodies,
-                        partition=partition,
-                        agent=agent,
-                        session=session.epoch,
-                        incarnation=envelope.incarnation,
-                        replid=replid,
-                    )
+                    parse_grant(line, bodies, partition=partition, session=session, incarnation=envelope.incarnation)
                     for line in reply[2].decode().splitlines()
                 ]
             pending = again
@@ -149,7 +141,7 @@ class Authority:
             _, more, version = reply[1].split()
             entries += parse_entries(reply[2], partition)
             if more != b"more":
-                return Look(Envelope.parse(reply[0]), full, False, int(version), tuple(entries))
+                return Look(Envelope.parse(reply[0]), full, int(version), tuple(entries))
             reply = await self.store.call("look", partition, (int(version), 1, *capabilities))
 
     async def read(self, partition: int, wanted: Sequence[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
@@ -222,7 +214,7 @@ class RenewalDoor:
             reply = self._link.call(("renew", keys.meta(self._store.base(partition)), arguments))
             said = reply[1].decode().split()
             if len(said) != len(page):
-                raise Refused(f"renew of {len(page)} leases was answered with {len(said)} codes")
+                raise Corrupt(f"renew of {len(page)} leases was answered with {len(said)} codes: not our library")
             codes += said
             if len(codes) == len(leases):
                 return Envelope.parse(reply[0]), codes

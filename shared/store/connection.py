@@ -306,12 +306,14 @@ def translate(error: Exception, where: str) -> TreadleError:
         return Misuse(f"store {where}: access denied ({text[:200]}); check user and password in TREADLE_URL")
     if isinstance(error, _WAIT_ERRORS) or text.startswith(_WAIT_PREFIXES):
         return Unavailable(f"store {where} cannot answer now: {text[:200]}; it is asked again")
-    if isinstance(error, OutOfMemoryError) or code in ("OOM", "BACKPRESSURE"):
-        return Backpressure(f"store {where} is full for new work: {text[:200]}")
+    if isinstance(error, OutOfMemoryError) or code == "OOM":
+        return Backpressure(f"store {where} is full for new work: {text[:200]}; free memory there, finishing goes on")
+    if code == Backpressure.code:
+        return Backpressure(f"store {where}: {detail}; try again later")
     if isinstance(error, TimeoutError | ConnectionError | OSError):
-        return ReplyLost(f"store {where} is not reachable or did not answer: {text[:200]}")
+        return ReplyLost(f"store {where} is not reachable or did not answer: {text[:200].rstrip('.')}")
     if code == StoreChanged.code:
         return StoreChanged(detail)
     if code in _REFUSALS:
-        return refusal(code, f"{code}: {detail}")
+        return refusal(code, detail)
     return TreadleError(f"store {where} answered {type(error).__name__}: {text[:500]}")

@@ -6,11 +6,8 @@ from typing import Any
 
 from .. import codec
 from ..errors import Corrupt
-from ..model import Event, GroupId
+from ..model import INCARNATION, Event, GroupId
 from . import keys
-
-INCARNATION = 1
-"""Of a Group's log; a log that is made anew gets the next (step 3)."""
 
 
 def _events(group: GroupId, after: int, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> list[Event]:

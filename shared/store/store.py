@@ -9,10 +9,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from ..errors import Misuse, Refused, TreadleError, Unavailable
-from ..model import Event, GroupId, ItemView, MissionView, NewMission, Receipt
+from ..model import Capability, Event, GroupId, ItemView, MissionView, NewMission, Receipt
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
-from .operations import Envelope
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -36,6 +35,8 @@ class Store:
         self.link = link
         self._lock = anyio.Lock()
         self._replid = ""
+        self._waiter = f"client.{secrets.token_hex(8)}"
+        """The inbox this connection waits at: one for life, since a Mission counts those that watch it."""
 
     @classmethod
     async def connect(
@@ -67,7 +68,7 @@ class Store:
 
     def _other_format(self, refused: Refused) -> str:
         where = f"store {self.endpoint.shown}, prefix {self.prefix!r}"
-        said = dict(part.split("=") for part in str(refused).split() if "=" in part)
+        said = refused.details
         if "format" in said:
             return (
                 f"{where}: it has format version {said['format']}, this program speaks {said['program']}; "
@@ -153,7 +154,7 @@ class Store:
             arguments += [item.inputs, item.contract]
         answer = await self.call("create", partition, arguments)
         created, repeated = answer[1].split()
-        missing = tuple(views.capability(name) for name in answer[2].decode().split())
+        missing = tuple(Capability(name) for name in answer[2].decode().split())
         return Receipt(
             mission.mission, mission.group, partition, int(created), len(mission.items), repeated == b"1", missing
         )
@@ -164,7 +165,7 @@ class Store:
         return await self.run(views.mission, self.base(partition), group, partition)
 
     async def missions(self, *, most: int = 1000) -> list[MissionView]:
-        """The newest Missions of the store, oldest first."""
+        """Missions of the store, oldest first: all of them up to `most`, else as many, whichever are met first."""
         found: list[MissionView] = []
         for partition in range(self.partitions):
             base = self.base(partition)
@@ -194,24 +195,18 @@ class Store:
     async def wait_finished(self, group: GroupId, *, timeout_s: float) -> MissionView:
         """The Mission once it has ended, or as it is at the time-out. Its end rings an inbox; the state is looked at anyway."""
         partition = self.partition_of(group)
-        name = f"client.{secrets.token_hex(8)}"
         deadline = anyio.current_time() + timeout_s
         while True:
-            await self.call("watch", partition, (group, name, WATCH_TTL_MS))
+            await self.call("watch", partition, (group, self._waiter, WATCH_TTL_MS))
             view = await self.mission(group)
             if view is None:
                 raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
             left = deadline - anyio.current_time()
             if view.ended_ms or left <= 0:
                 return view
-            key = keys.inbox(self.base(partition), name)
+            key = keys.inbox(self.base(partition), self._waiter)
             await self.run(views.pop, [key], min(left, LOOK_AGAIN_S, self._block_s))
 
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):
             await self.link.aclose()
-
-
-def envelope(reply: Sequence[bytes]) -> Envelope:
-    """The envelope of any reply."""
-    return Envelope.parse(reply[0])

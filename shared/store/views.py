@@ -22,10 +22,6 @@ _PAGE = 500
 POKE = "poke"
 
 
-def capability(name: str) -> Capability:
-    return Capability(name)
-
-
 async def now_ms(client: Any) -> int:
     seconds, microseconds = await client.time()
     return int(seconds) * 1000 + int(microseconds) // 1000

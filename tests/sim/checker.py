@@ -13,7 +13,7 @@ from sim import dump
 from sim.dump import GroupDump, PartitionDump
 from sim.history import History, Item, read
 from treadle.shared import codec
-from treadle.shared.model import EventKind, GroupId, ItemState
+from treadle.shared.model import STARTS_EPOCH_MS, EventKind, GroupId, ItemState
 from treadle.worker.core.queues import Queues
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def check(world: World) -> int:
         for fault in (
             *_store(part, histories),
             *_ended(world, part, histories),
-            *_usage(part, histories),
             *_journal(world, histories),
             *_sessions(world, part),
         ):
@@ -119,6 +118,7 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     timers = {member: score for member, score in part.due.items() if member[0] in "ls"}
     yield from _differ("@due", timers, due)
     yield from _registry(part)
+    yield from _usage(part, histories)
     if part.halted:
         yield f"halted: {part.halted}"
     for name, tokens in part.wakes.items():
@@ -310,30 +310,32 @@ def _partition(world: World, mission: str) -> int:
 
 
 def _usage(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
-    """The counters are what the logs say: every run's time, as long as its lease held."""
-    used: dict[str, int] = {}
+    """The counters are what the logs say: every run's time as long as its lease held, and what runs now."""
+    wanted: dict[str, list[int]] = {}
     typical: dict[str, int] = {}
     for name, history in histories.items():
         group = part.groups[name]
         _, _, account, class_, _ = group.record
+        nodes = (f"g:{name}", f"a:{account}", f"c:{class_}")
         for lease in history.leases:
+            fields = group.items[lease.item]
+            width = int(fields.get("w", "1"))
             if lease.end is None:
-                yield f"{name}/{lease.item}: lease {lease.lease} never ended"
+                change = [0, width, width * (lease.start_ms - STARTS_EPOCH_MS), width * int(fields["est"])]
+            else:
+                change = [width * max(0, lease.end_ms - lease.start_ms), 0, 0, 0]
+            for node in nodes:
+                wanted[node] = [before + more for before, more in zip(wanted.get(node, [0] * 4), change, strict=True)]
         for lease in history.ends:
-            width = int(group.items[lease.item].get("w", "1"))
             run_ms = max(0, lease.end_ms - lease.start_ms)
-            for node in (f"g:{name}", f"a:{account}", f"c:{class_}"):
-                used[node] = used.get(node, 0) + width * run_ms
-            node = f"g:{name}"
-            before = typical.get(node, 0)
-            typical[node] = max(1, (4 * before + run_ms + 2) // 5 if before else run_ms)
+            before = typical.get(nodes[0], 0)
+            typical[nodes[0]] = max(1, (4 * before + run_ms + 2) // 5 if before else run_ms)
     for node, packed in part.usage.items():
-        spent, running, starts, estimate, e, *_ = packed
-        if (spent, running, starts, estimate) != (used.get(node, 0), 0, 0, 0):
-            yield f"usage of {node}: {packed[:4]}, by the logs {(used.get(node, 0), 0, 0, 0)}"
-        if node in typical and e != typical[node]:
-            yield f"usage of {node}: a typical run is {e} ms, by the log {typical[node]}"
-    if missing := used.keys() - part.usage.keys():
+        if list(packed[:4]) != wanted.get(node, [0] * 4):
+            yield f"usage of {node}: {packed[:4]}, by the logs {wanted.get(node)}"
+        if node in typical and packed[4] != typical[node]:
+            yield f"usage of {node}: a typical run is {packed[4]} ms, by the log {typical[node]}"
+    if missing := wanted.keys() - part.usage.keys():
         yield f"no usage of {sorted(missing)}"
 
 
@@ -401,6 +403,8 @@ def _told(world: World) -> Iterator[str]:
     for errand in world.errands:
         told = world.told[errand.mission]
         states = errand.states()
+        if told.events != list(range(1, len(told.events) + 1)):
+            yield f"{errand.mission}: followed the Events {told.events}"
         if len({receipt.created_ms for receipt in told.receipts}) > 1:
             yield f"{errand.mission}: created at {sorted({receipt.created_ms for receipt in told.receipts})}"
         failures = tuple((job.item, *job.reason) for job in errand.jobs if states[job.item] is S.FAILED)

@@ -48,6 +48,8 @@ class Errand:
     account: str
     weight: float
     at_s: float
+    follows: bool
+    """Whether its client reads every Event as it comes."""
     jobs: tuple[Job, ...]
 
     def spec(self) -> MissionSpec:
@@ -136,5 +138,6 @@ def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
         account=chance.choice(("acme", "globex")),
         weight=chance.choice((0.5, 1.0, 3.0, 10.0)),
         at_s=chance.choice((0.0, chance.uniform(0, 3), chance.uniform(0, 8))),
+        follows=chance.random() < 0.3,
         jobs=tuple(jobs),
     )

@@ -84,6 +84,8 @@ class Told:
     """What a client was told of its Mission."""
 
     receipts: list[Receipt] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+    """The sequences of the Events it followed, through all its own crashes."""
     results: dict[str, Any] | None = None
     failures: tuple[tuple[str, str, str], ...] | None = None
 
@@ -105,7 +107,7 @@ class World:
         self.partitions = chance.choice((1, 2, 3))
         self.ttl_s = chance.choice((1.0, 2.0, 4.0))
         self.grace_s = chance.choice((0.3, 2.0))
-        self.fleet = {f"w{n}": self._offer(n) for n in range(chance.randint(2, 4))}
+        self.fleet = {f"w{n}": self._offer(n) for n in range(chance.choice((1, 2, 2, 3, 3, 4)))}
         self.slots = {agent: chance.randint(1, 3) for agent in self.fleet}
         self.slots_min = min(self.slots.values())
         self.errands = draw_errands(chance, self.slots_min)
@@ -113,8 +115,8 @@ class World:
         self.runtimes: list[Runtime] = []
         self.journal: list[Line] = []
         self.renewed: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-        self.opened: dict[str, list[str]] = {}
-        """Agent -> which process asked for a session, in the order in which the store minted them."""
+        self.opened: dict[tuple[str, str], str] = {}
+        """(Agent, Session Epoch) -> the process for which the store minted it."""
         self.installed: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self.faults: list[str] = []
         """What was seen to be wrong."""
@@ -157,7 +159,7 @@ class World:
                     group, item, _, lease = command[at : at + 4]
                     self.renewed.setdefault((group, item, lease), []).append((self.now_ms, expiry))
         elif name == "open_session" and process is not None:
-            self.opened.setdefault(str(command[5]), []).append(process.name)
+            self.opened[str(command[5]), answer[1].decode()] = process.name
         elif name == "install_session":
             self.installed.setdefault((str(command[3]), str(command[5])), []).append((self.now_ms, int(command[6])))
 
@@ -242,8 +244,10 @@ class World:
             error = None if task.cancelled() else task.exception()
             self.note(f"{process.name:>10} ended: {error!r}")
             self.network.left(process)
-            if isinstance(error, Replaced) and self.opened[agent][-1] == process.name:
-                self.wrong(f"Worker {process.name} says it was replaced, but its own session is the newest: {error}")
+            if isinstance(error, Replaced):
+                newest = str(error).rpartition("current=")[2]
+                if self.opened.get((agent, newest), process.name) == process.name:
+                    self.wrong(f"Worker {process.name} says it was replaced, but by itself or nobody: {error}")
             if error is None or process.is_dead or isinstance(error, Replaced):
                 return
             if isinstance(error, Unavailable) and not runtime.shifts:
@@ -271,6 +275,9 @@ class World:
                         mission = await client.submit(errand.spec())
                         assert mission.receipt is not None
                         told.receipts.append(mission.receipt)
+                        if errand.follows:
+                            async for event in mission.events(after=len(told.events)):
+                                told.events.append(event.seq)
                         told.results = await mission.results()
                 except MissionFailed as failed:
                     told.failures = tuple((one.item, one.type, one.text) for one in failed.failures)

@@ -22,7 +22,7 @@ from treadle.shared.model import (
     MissionState,
     Usage,
 )
-from treadle.shared.store.operations import parse_usage
+from treadle.shared.store.replies import parse_usage
 from treadle.worker.core.fairness import estimate_ms, next_typical
 
 ENDS = {

@@ -136,6 +136,22 @@ async def test_an_item_that_was_yielded_has_a_new_start_by_deadline(world: World
     assert await tick(world) == 1
 
 
+@pytest.mark.parametrize(("kind", "started"), [("l", True), ("s", False)])
+async def test_a_due_entry_that_comes_before_the_items_own_time_ends_nothing(
+    kind: str, started: bool, world: World
+) -> None:
+    """What the item says decides: a renewal may leave an entry that is too early behind."""
+    await world.mission()
+    hand = await world.hand()
+    await (hand.started() if started else hand.accepted())
+    item = await world.item()
+    await world.raw.zadd(world.key("@due"), {f"{kind} {GROUP} a": 1})
+    assert await tick(world) == 1
+    assert await world.item() == item
+    assert await world.raw.zscore(world.key("@due"), f"{kind} {GROUP} a") == int(item["lex" if started else "sby"])
+    assert await tick(world) == 0
+
+
 async def test_a_tick_carries_out_no_more_than_it_is_asked_for(world: World) -> None:
     await world.mission(GROUP, *(a_new_item(item) for item in "abcde"))
     hand = await world.hand(ttl_ms=SHORT_MS)

@@ -67,7 +67,7 @@ def test_one_json_object_and_nothing_left(place: Path) -> None:
     assert (figures["missions"], figures["duplicates"]) == (2, 0)
     assert figures["verified"] == figures["items"] > 2
     if figures["kills"]:  # a fast machine may be done before a Worker is in the middle of a shard
-        assert 0 < figures["resumed_after_s"] <= 1 + 0.5 + 0.5
+        assert 0 < figures["resumed_after_s"] <= 1 + 2
     written = json.loads(report.read_text())
     assert len(written["index"]["files"]) == files
     assert written["index"]["totals"]["unparsable"] == 1

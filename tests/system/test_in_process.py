@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from itertools import groupby
 from typing import Any
 
 import anyio
@@ -356,5 +355,6 @@ async def test_br_11_killed_after_any_command_of_the_claim_path_the_item_is_runn
                 tasks.start_soon(live, lives)
         if all(stood[lives] == "state verified" for lives in range(first, first + AT_ONCE)):
             break
-    order = [what for what, _ in groupby(stood[lives] for lives in sorted(stood))]
-    assert order == ["state offered", "state active", "state verified"], f"{stood}: not the whole path was tried"
+    # Not by number: under load a renewal or a sweep may come in between.
+    tried = set(stood.values())
+    assert tried == {"state offered", "state active", "state verified"}, f"{stood}: not the whole path was tried"

@@ -64,10 +64,10 @@ async def test_a_handler_that_saves_yields_at_its_safe_point_and_another_worker_
     assert await desk.of_kind("m", K.FAILED) == []
 
 
-async def test_intake_stops_what_ends_in_the_grace_is_kept_and_the_rest_goes_back_at_its_end(
+async def test_br_21_intake_stops_what_ends_in_the_grace_is_kept_and_the_rest_goes_back_at_its_end(
     fleet: Fleet, desk: Desk
 ) -> None:
-    """BR-21 with two items that run and two that wait."""
+    """Two items run and two wait when the signal comes."""
     fleet.grace_s = 1.0
     work = [sleeper("short", 0.8), sleeper("endless", 3_600.0), sleeper("third", 0.1), chain("fourth", steps=2)]
     first = fleet.start("one", slots=2)

@@ -96,6 +96,10 @@ class Queues:
         """The item as held now; None where this Agent does not own it."""
         return self._groups.get(group, {}).get(item)
 
+    def owns(self, group: GroupId) -> bool:
+        """Whether something of this Group is owned."""
+        return group in self._groups
+
     def groups(self) -> tuple[GroupId, ...]:
         """The Groups in which something is owned, sorted."""
         return tuple(sorted(self._groups))

@@ -1,0 +1,220 @@
+"""What comes back from the store, typed: envelopes, outcomes, grants, doorbells, directory entries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from ..errors import Corrupt
+from ..model import (
+    INCARNATION,
+    Capability,
+    DirectoryEntry,
+    Event,
+    EventKind,
+    Grant,
+    GroupId,
+    ItemId,
+    Lease,
+    LeaseId,
+    Session,
+    Usage,
+)
+from .operations import Fail, Release, Save, Start, Submit, Take, Turn, Yield
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What every reply begins with."""
+
+    now_ms: int
+    due_ms: int | None
+    """The partition's earliest due time; None for none."""
+    version: int
+    incarnation: int
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Envelope:
+        now, due, version, incarnation = raw.split()
+        return cls(int(now), None if due == b"-" else int(due), int(version), int(incarnation))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one operation: the protocol's code, OK, or REPEATED (it had been done before)."""
+
+    code: str
+    seq: int | None = None
+    grants: tuple[Grant, ...] = ()
+    start_by_ms: int = 0
+    """The new start-by deadline of an item that was yielded."""
+
+    @property
+    def done(self) -> bool:
+        return self.code in ("OK", "REPEATED")
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """Events first..last of a Group concern this Agent; the last one before that did was `previous`."""
+
+    group: GroupId
+    previous: int
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Bell:
+        group, previous, first, last = text.split(" ")
+        return cls(GroupId(group), int(previous), int(first), int(last))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReply:
+    """The answer to a turn, operation by operation."""
+
+    envelope: Envelope
+    outcomes: tuple[Outcome, ...]
+    bells: tuple[Bell, ...]
+    entries: tuple[DirectoryEntry, ...]
+    at_ms: int = 0
+    """When the turn was carried out; `envelope` is as of this answer, which may be that of a later repetition."""
+
+
+def parse_usage(tokens: Sequence[str]) -> Usage:
+    """A node's nine numbers, as `_usage.lua` packs them."""
+    used, running, starts, estimate, typical, offset, entry, entry_ms, served = map(int, tokens)
+    return Usage(used, running, starts, estimate, typical, offset, entry, entry_ms, served == 1)
+
+
+def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
+    """The directory lines of a reply (`T.entry`)."""
+    entries: list[DirectoryEntry] = []
+    for line in raw.decode().splitlines():
+        group, capability, count, head, weight, account, class_, *usage, code = line.split(" ")
+        entries.append(
+            DirectoryEntry(
+                partition=partition,
+                group=GroupId(group),
+                capability=Capability(capability),
+                takeable=int(count),
+                head="" if head == "-" else head,
+                account=account,
+                weight=float(weight),
+                priority_class=class_,
+                usage=parse_usage(usage),
+                code="" if code in ("-", "OK") else code,
+            )
+        )
+    return tuple(entries)
+
+
+def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: Session, incarnation: int) -> Grant:
+    """A `+` line (`T.granted`) of a partition's reply, with its two bodies."""
+    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, after = line.split(" ")
+    granted = None
+    if lease != "-":
+        granted = Lease(
+            lease_id=LeaseId(lease),
+            group=GroupId(group),
+            item=ItemId(item),
+            agent=session.agent,
+            session_epoch=session.epoch,
+            ownership_epoch=int(epoch),
+            number=int(number),
+            expires_ms=int(expires),
+            incarnation=incarnation,
+            replid=session.replid,
+        )
+    return Grant(
+        partition=partition,
+        group=GroupId(group),
+        item=ItemId(item),
+        capability=Capability(capability),
+        width=int(width),
+        ownership_epoch=int(epoch),
+        start_by_ms=int(start_by),
+        seq=int(seq),
+        lease=granted,
+        checkpoint_number=int(checkpoint),
+        after=() if after == "-" else tuple(ItemId(other) for other in after.split(",")),
+        inputs=next(bodies),
+        contract=next(bodies),
+    )
+
+
+def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnReply:
+    """The typed answer; Corrupt where the lines do not match the operations."""
+    envelope = Envelope.parse(reply[0])
+    lines = reply[1].decode().split("\n")
+    bodies = iter(reply[3:])
+    outcomes: list[Outcome] = []
+    at = 0
+    for operation in turn.operations:
+        if at >= len(lines) - 1:
+            raise Corrupt(
+                f"turn {turn.number} of partition {turn.partition}: {len(turn.operations)} operations, {reply[1]!r}"
+            )
+        code, number, *start_by = lines[at].split(" ")
+        at += 1
+        if isinstance(operation, Take | Start) and code == "OK":
+            grants = tuple(
+                parse_grant(line, bodies, partition=turn.partition, session=session, incarnation=envelope.incarnation)
+                for line in lines[at : at + int(number)]
+            )
+            at += int(number)
+            outcomes.append(Outcome(code, None, grants))
+        else:
+            start_by_ms = int(start_by[0]) if start_by else 0
+            outcomes.append(Outcome(code, int(number) if code == "OK" else None, start_by_ms=start_by_ms))
+    bells = tuple(Bell.parse(line[2:]) for line in lines[at:-1])
+    at_ms = int(lines[-1].removeprefix("= "))
+    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), at_ms)
+
+
+def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:
+    """The Events this turn appended about the caller's own items, just as the log has them, in order, by Group."""
+    by = f"{session.agent}@{session.epoch}"
+    found: dict[GroupId, list[Event]] = {}
+
+    def note(group: GroupId, item: ItemId, seq: int, kind: EventKind, *data: object, payload: bytes = b"") -> None:
+        author = "policy" if kind is EventKind.RESULT_ACCEPTED else by
+        event = Event(group, INCARNATION, seq, kind, reply.at_ms, item, author, tuple(map(str, data)), payload)
+        found.setdefault(group, []).append(event)
+
+    for op, outcome in zip(turn.operations, reply.outcomes, strict=True):
+        if isinstance(op, Take | Start):
+            for grant in outcome.grants:
+                seq = grant.seq
+                if isinstance(op, Take):
+                    note(op.group, grant.item, seq, EventKind.ACCEPTED, grant.ownership_epoch, grant.start_by_ms)
+                    seq += 1
+                if lease := grant.lease:
+                    data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
+                    note(op.group, grant.item, seq, EventKind.STARTED, *data)
+        elif outcome.seq is not None:
+            _note_ending(op, outcome.seq, outcome.start_by_ms, note)
+    return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
+
+
+def _note_ending(
+    op: Save | Yield | Release | Submit | Fail, seq: int, start_by_ms: int, note: Callable[..., None]
+) -> None:
+    match op:
+        case Save():
+            note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
+        case Yield():
+            data = (op.epoch, op.number, op.digest, len(op.state), start_by_ms)
+            note(op.group, op.item, seq, EventKind.CHECKPOINTED, *data)
+            if not op.keep:
+                note(op.group, op.item, seq + 1, EventKind.RELEASED, op.epoch, "yielded")
+        case Release():
+            note(op.group, op.item, seq, EventKind.RELEASED, op.epoch, op.reason)
+        case Submit():
+            note(op.group, op.item, seq, EventKind.SUBMITTED, op.epoch, op.digest, len(op.result))
+            note(op.group, op.item, seq + 1, EventKind.RESULT_ACCEPTED, op.epoch, "evidence")
+        case Fail():
+            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest, payload=op.evidence)
+        case _:
+            assert_never(op)
