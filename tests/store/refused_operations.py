@@ -8,6 +8,7 @@ from dataclasses import replace
 from builders import GROUP, a_new_item
 from store.refused import HALT, LANE, REFUSALS, Call, Case, refusal
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.store import Operation
 
@@ -82,7 +83,7 @@ def _operation(name: str, make: Make) -> None:
     @on("LOG_FOREIGN")
     async def a_group_halted_before(world: World) -> Call:
         hand, grant = await _ready(world, name)
-        await world.raw.hset(world.key("@groups"), GROUP, "halted 1 acme standard 1")
+        await world.raw.hset(world.key("@groups"), GROUP, "halted:LOG_FOREIGN 1 acme standard 1")
         return lambda: outcome_of(hand, make(grant))
 
     @on("LOG_FOREIGN", *HALT)
@@ -222,7 +223,7 @@ async def a_paused_group(world: World) -> Call:
 async def taken_from_a_halted_group(world: World) -> Call:
     await world.mission()
     hand = await world.hand()
-    await world.raw.hset(world.key("@groups"), GROUP, "halted 1 acme standard 1")
+    await world.raw.hset(world.key("@groups"), GROUP, "halted:LOG_FOREIGN 1 acme standard 1")
     return lambda: outcome_of(hand, a_take())
 
 
@@ -240,6 +241,24 @@ async def taken_where_the_log_is_gone(world: World) -> Call:
     hand = await world.hand()
     await world.raw.delete(world.key(f"{GROUP}:log"))
     return lambda: outcome_of(hand, a_take())
+
+
+@refusal("save", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def a_checkpoint_nobody_could_read_again(world: World) -> Call:
+    hand, grant = await _ready(world, "save")
+    return lambda: outcome_of(hand, a_save(grant, 1, b"x" * (codec.CHECKPOINT_MAX + 1)))
+
+
+@refusal("yield", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def a_last_checkpoint_nobody_could_read_again(world: World) -> Call:
+    hand, grant = await _ready(world, "yield")
+    return lambda: outcome_of(hand, a_yield(grant, 1, b"x" * (codec.CHECKPOINT_MAX + 1)))
+
+
+@refusal("submit", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def a_result_nobody_could_read_again(world: World) -> Call:
+    hand, grant = await _ready(world, "submit")
+    return lambda: outcome_of(hand, a_submit(grant, b"x" * (codec.RESULT_MAX + 1)))
 
 
 EVERY_REFUSAL = tuple(REFUSALS)

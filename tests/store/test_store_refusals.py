@@ -46,7 +46,7 @@ async def test_each_lease_of_a_renewal_is_answered_for_itself(world: World) -> N
     foreign = await hand.started("m-2")
     stolen = await hand.started("m-3")
     await hand.turn(a_submit(done), a_yield(yielded))
-    await world.raw.hset(world.key("@groups"), "m-2", "halted 1 acme standard 1")
+    await world.raw.hset(world.key("@groups"), "m-2", "halted:LOG_FOREIGN 1 acme standard 1")
     await world.raw.hset(world.key("m-3:i:a"), "ses", "99")
     given_back = await hand.started()
     await hand.do(a_release(given_back))

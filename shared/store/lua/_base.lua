@@ -19,10 +19,10 @@ function T.words(text)
   return list
 end
 
--- The first index at which `unpack` may stop: lists are written in slices of this many values (design.md 3.10).
+-- How many values one command takes: `unpack` can hand over fewer than 8,000; even, so that pairs stay together.
 T.SLICE = 4000
 
--- Calls `command key value...` for a list of any length, in slices that `unpack` can take. `step` keeps pairs together.
+-- Calls `command key value...` for a list of any length, in slices that `unpack` can take.
 function T.many(command, key, list)
   for from = 1, #list, T.SLICE do
     redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))

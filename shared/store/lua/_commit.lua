@@ -43,6 +43,10 @@ end
 local function save_mission(S, G)
   if not G.count then return end
   local key = S.base .. G.name .. ':mission'
+  if G.ids then
+    T.many('RPUSH', S.base .. G.name .. ':items', G.ids)
+    T.many('HSET', key, G.mission)
+  end
   local c = G.count
   redis.call('HSET', key, 'total', T.int(c.total), 'verified', T.int(c.verified), 'failed', T.int(c.failed),
     'cancelled', T.int(c.cancelled), 'live', T.int(c.live))
@@ -65,7 +69,7 @@ function T.commit(S)
     usage = {}, live = {}, touch = {}, dead = {} }
   for _, G in ipairs(S.order) do
     if G.bad then
-      G.state = 'halted'
+      G.state = 'halted:' .. G.bad
       T.halt(S, G, W)
     else
       append(S, G)

@@ -27,6 +27,9 @@ end
 
 -- The answer to a lane's call number n: nil (run it), a stored reply (the same call again), or a refusal (design.md 3.5).
 function T.repeated(S, lane, n, digest)
+  if not string.match(lane, '^%d$') or tonumber(lane) >= T.LANES then
+    return nil, T.refuse('SCHEMA_VALIDATION_FAILED', 'lane=' .. lane .. ' (0 to ' .. T.int(T.LANES - 1) .. ')')
+  end
   S.lane = S.agent .. ' ' .. lane
   local record = redis.call('HGET', S.base .. '@lanes', S.lane)
   local session, last, stored, reply = nil, 0, nil, nil

@@ -58,5 +58,5 @@ end
 -- The code why nothing of this Group may be taken or written now, or nil.
 function T.closed(G)
   if not G then return 'GROUP_NOT_FOUND' end
-  if G.state == 'halted' then return 'LOG_FOREIGN' end
+  return string.match(G.state, '^halted:(.*)$')
 end

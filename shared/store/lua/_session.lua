@@ -2,6 +2,8 @@
 
 -- A session that neither renews nor closes for this many lease TTLs is ended by a tick (design.md 3.12).
 T.SESSION_TTLS = 10
+-- Lanes of one session: each keeps one record (design.md 3.5).
+T.LANES = 4
 
 -- Counts a set of capabilities among the live ones, or no longer; `@caps` lists the live sets that offer a capability.
 local function count_set(S, set, capabilities, by)
@@ -33,7 +35,7 @@ function T.unregister(S, agent, epoch)
   if epoch and current ~= epoch then return end
   count_set(S, set, capabilities, -1)
   redis.call('HDEL', S.base .. '@sessions', agent)
-  redis.call('HDEL', S.base .. '@lanes', agent .. ' 0', agent .. ' 1', agent .. ' 2', agent .. ' 3')
+  for lane = 0, T.LANES - 1 do redis.call('HDEL', S.base .. '@lanes', agent .. ' ' .. T.int(lane)) end
   redis.call('ZREM', S.base .. '@due', 'x ' .. agent .. ' ' .. current)
 end
 

@@ -1,7 +1,7 @@
 -- create: Creates a Mission, its Group and its WorkItems, and offers those that wait for nothing. Idempotent by its id.
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms item capability width urgency impact deadline start_by_s after out inputs contract ...
--- bound: 256 items in topological order, 16 MiB
+-- bound: 256 items in topological order, 16 MiB of inputs
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN
 -- events: mission.created work.authorized work.offer.created
@@ -9,7 +9,7 @@
 -- `after` and `out` are item tokens separated by spaces; 0 stands for no deadline. The reply: envelope, "created repeated",
 -- the capabilities that no live session offers.
 
-local FIELDS = 11
+local FIELDS, BYTES_MAX = 11, 16777216
 
 local function add_item(S, G, a, i)
   local id, waits = a[i], #T.words(a[i + 7])
@@ -37,7 +37,7 @@ end
 
 -- The field that is wrong, or nil: ids are new, and everything an item waits for stands before it, so no cycle is stored.
 local function wrong(a, first)
-  local seen, number = {}, (#a - first + 1) / FIELDS
+  local seen, number, bytes = {}, (#a - first + 1) / FIELDS, 0
   if number < 1 or number > 256 or number % 1 ~= 0 then return 'items=' .. number .. ' (1 to 256)' end
   for i = first, #a, FIELDS do
     if seen[a[i]] then return 'item=' .. a[i] .. ' is there twice' end
@@ -45,7 +45,9 @@ local function wrong(a, first)
       if not seen[other] then return 'item=' .. a[i] .. ' waits for ' .. other .. ', which does not stand before it' end
     end
     seen[a[i]] = true
+    bytes = bytes + #a[i + 9]
   end
+  if bytes > BYTES_MAX then return 'inputs=' .. bytes .. ' bytes (' .. BYTES_MAX .. ' at most)' end
 end
 
 local function capabilities(a, first)
@@ -84,15 +86,13 @@ T.calls.create = function(keys, a)
   local number = (#a - first + 1) / FIELDS
   G.count = { total = number, verified = 0, failed = 0, cancelled = 0, live = 0 }
   T.emit(S, G, 'mission.created', '', a[4], { a[3], a[6], a[7], a[8], T.int(number) })
-  local ids = {}
+  G.ids, G.mission = {}, { 'digest', a[3], 'created', T.int(S.now), 'state', 'active', 'objective', a[5], 'owner', a[4],
+    'account', a[6], 'weight', a[7], 'class', a[8], 'deadline', a[9], 'caps', table.concat(capabilities(a, first), ' ') }
   for i = first, #a, FIELDS do
     add_item(S, G, a, i)
-    ids[#ids + 1] = a[i]
+    G.ids[#G.ids + 1] = a[i]
   end
   T.commit(S)
-  redis.call('RPUSH', S.base .. a[2] .. ':items', unpack(ids))
-  redis.call('HSET', key, 'digest', a[3], 'created', T.int(S.now), 'state', 'active', 'objective', a[5], 'owner', a[4],
-    'account', a[6], 'weight', a[7], 'class', a[8], 'deadline', a[9], 'caps', table.concat(capabilities(a, first), ' '))
   local envelope = T.envelope(S)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
   return { envelope, T.int(S.now) .. ' 0', unoffered(S, a, first) }

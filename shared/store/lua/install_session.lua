@@ -33,6 +33,7 @@ T.calls.install_session = function(keys, a)
       .. T.int(math.max(current, minted)))
   end
   S.agent, S.epoch = agent, epoch
+  -- Before the plan: it fences the older session even where every log it wrote to is bad.
   if current < tonumber(epoch) then
     T.unregister(S, agent)
     T.register(S, agent, epoch, a[4], a[5], a[6])

@@ -1,7 +1,7 @@
 -- look: Reads a partition's earliest due time and what changed in its directory since a version.
 -- keys: the partition's @meta
 -- args: replid since paging capability ...
--- bound: 512 entries a capability; "more" asks again from the version returned
+-- bound: 512 entries and 512 tombstones a capability; "more" asks again from the version returned
 -- flags: no-writes
 -- refusals: STORE_CHANGED
 -- events: none

@@ -3,7 +3,7 @@
 -- args: group item epoch lease number digest state
 -- bound: one Checkpoint of at most 1 MiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.progress_saved
 T.arity.save = 7
 
@@ -12,6 +12,7 @@ function T.checkpoint(S, G, it, number, digest, state)
   local last = tonumber(it.ckn or '0')
   if tonumber(number) == last and it.ckd == digest then return nil, true end
   if tonumber(number) ~= last + 1 then return 'REVISION_CONFLICT' end
+  if #state > T.BYTES_MAX then return 'SCHEMA_VALIDATION_FAILED' end
   T.put(it, 'ckn', number)
   T.put(it, 'ckd', digest)
   T.put_body(S, G, it, 'ck', state)

@@ -51,7 +51,7 @@ local function silent(S, agent, epoch, member)
   if not due or tonumber(due) > S.now then return end
   local record = redis.call('HGET', S.base .. '@sessions', agent)
   if not record or string.match(record, '^%d+') ~= epoch then
-    redis.call('ZREM', S.base .. '@due', member)
+    S.strays[#S.strays + 1] = { S.base .. '@due', member }
   elseif S.release_left > 0 then
     local done, looked = T.abandon(S, agent, epoch, 'silent', S.release_left)
     S.release_left = S.release_left - looked
@@ -63,7 +63,7 @@ local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
   if kind == 'x' then return silent(S, name, id, member) end
   local G = S.groups[name]
-  if not G or G.state == 'halted' then
+  if T.closed(G) then
     S.aside[#S.aside + 1] = member
   elseif kind == 'l' or kind == 's' then
     lapse(S, G, T.item(S, G, id), kind, member)

@@ -3,7 +3,7 @@
 -- args: group item epoch lease number digest state keep
 -- bound: one Checkpoint of at most 1 MiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.checkpointed work.released work.offer.created
 --
 -- keep = 1 keeps the ownership under a new start-by deadline; keep = 0 gives the item back to everybody.
