@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.errors import Misuse, Refused, StoreChanged, Unavailable
+from treadle.shared.errors import Corrupt, Misuse, Refused, StoreChanged, Unavailable
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
 from treadle.shared.model import Capability, Event, GroupId, ItemState, ItemView, MissionState, MissionView, Receipt
 from treadle.shared.names import name_of, token
@@ -95,7 +95,10 @@ class Mission:
         return view
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one."""
+        """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one.
+
+        Corrupt where Events that the store counts are not in the log.
+        """
         view = await self.view()
         if not 0 <= after <= view.last_seq:
             raise Misuse(f"after: {after}, must be 0 to {view.last_seq}, where the log of {quoted(self.id)} ends now")
@@ -107,7 +110,12 @@ class Mission:
                 if event.kind in _TERMINAL_KINDS:
                     return
             if not events:
-                view = await self.view()
+                known, view = view.last_seq, await self.view()
+                if after < min(known, view.last_seq):
+                    raise Corrupt(
+                        f"mission {quoted(self.id)}: its log has no Event after {after}, but the store counts "
+                        f"{view.last_seq}: the log was deleted or cut"
+                    )
 
     async def _events_after(self, after: int) -> list[Event]:
         return await self._client._wait(lambda store: store.wait_log(self.group, after=after, timeout_s=WAIT_S))
@@ -245,11 +253,11 @@ class Client:
         return await _repeated(ask, None)
 
     async def _borrow(self) -> Store:
-        self._opened()
+        partitions = self._opened().partitions
         if self._idle:
             return self._idle.pop()
         store = await Store.connect(
-            self._endpoint, prefix=self._prefix, partitions=self._partitions, timeout_s=WAIT_S + SOCKET_MARGIN_S
+            self._endpoint, prefix=self._prefix, partitions=partitions, timeout_s=WAIT_S + SOCKET_MARGIN_S
         )
         self._waiting.add(store)
         return store

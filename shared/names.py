@@ -32,6 +32,11 @@ def name_of(token_: str) -> str:
     return unquote(token_)
 
 
+def shown(token_: str) -> str:
+    """The name of a token for a log or a terminal: what cannot be printed is escaped, so no name forges a line."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name_of(token_))
+
+
 def check_capability(value: str, *, field: str) -> str:
     """`value`, if it is a well-formed capability name; Misuse otherwise."""
     if not CAPABILITY.fullmatch(value):

@@ -11,6 +11,7 @@ from treadle.shared.model import GroupId
 from treadle.shared.store import Operation, Start, Turn, payload_size
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
+TAKES_KEPT = 16
 TICKET = TypeVar("TICKET")
 
 
@@ -75,7 +76,9 @@ class Lanes(Generic[TICKET]):
         operations: list[Operation] = []
         tickets: list[TICKET | None] = []
         size = 0
-        while lane.waiting and len(operations) < OPERATIONS_MAX:
+        # Takes keep room of their own, or what runs ask would keep a Worker with free slots from asking for work.
+        most = OPERATIONS_MAX - min(len(takes), TAKES_KEPT)
+        while lane.waiting and len(operations) < most:
             operation, ticket = lane.waiting[0]
             size += payload_size(operation)
             if operations and size > TURN_BYTES_MAX:

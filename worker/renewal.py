@@ -55,13 +55,18 @@ class Renewals:
     def due(self, now_s: float) -> dict[int, list[Held]]:
         """What to renew now: leases older than TTL/4, by partition; every partition once in a while."""
         due: dict[int, list[Held]] = {}
-        if self._beat_s is None or now_s - self._beat_s >= BEAT_TTLS * self.ttl_s:
-            self._beat_s = now_s
-            due = {partition: [] for partition in range(self._partitions)}
         for kept in list(self._kept.values()):
             if now_s - kept.confirmed_s >= self.period_s:
                 due.setdefault(kept.held.partition, []).append(kept.held)
+        if self._beat_s is None or now_s - self._beat_s >= BEAT_TTLS * self.ttl_s:
+            self._beat_s = now_s
+            for partition in range(self._partitions):
+                due.setdefault(partition, [])  # behind those that hold leases
         return due
+
+    def interrupted(self) -> None:
+        """A round did not reach every partition: the next one begins anew."""
+        self._beat_s = None
 
     def answered(self, leases: list[Held], codes: list[str], *, asked_s: float) -> list[tuple[LeaseId, str]]:
         """Notes the codes of a renewal asked for at `asked_s`; gives the leases that are lost, with why."""
@@ -135,19 +140,19 @@ def renew_due(
     renewals: Renewals, door: Door, report: Callable[[Report], None], clock: Callable[[], float] = time.monotonic
 ) -> None:
     """One round: renews what is due, partition by partition, and reports losses, due times and faults."""
-    lost: list[tuple[LeaseId, str]] = []
-    due_ms: dict[int, int | None] = {}
     for partition, leases in renewals.due(clock()).items():
         asked_s = clock()
         try:
             envelope, codes = door.renew(partition, leases)
         except Unavailable as error:
+            # Each partition would cost a time-out of its own, while leases run out unsaid: the rest is due again soon.
             _log.debug("renewal in partition %d: %s", partition, error)
+            renewals.interrupted()
+            break
         except TreadleError as error:
             report(Report(fault=error))
         else:
-            due_ms[partition] = envelope.due_ms
-            lost += renewals.answered(leases, codes, asked_s=asked_s)
-    lost += [(lease, "WORK_LEASE_EXPIRED") for lease in renewals.expired(clock())]
-    if lost or due_ms:
-        report(Report(tuple(lost), due_ms))
+            lost = renewals.answered(leases, codes, asked_s=asked_s)
+            report(Report(tuple(lost), {partition: envelope.due_ms}))
+    if over := renewals.expired(clock()):
+        report(Report(tuple((lease, "WORK_LEASE_EXPIRED") for lease in over)))

@@ -17,9 +17,9 @@ from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
-from treadle.shared.errors import Corrupt, TreadleError, Unavailable
+from treadle.shared.errors import Corrupt, Misuse, Stale, StoreChanged, TreadleError, Unavailable
 from treadle.shared.model import AgentId, Capability, Grant, GroupId, ItemId, Lease, Session
-from treadle.shared.names import name_of
+from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
 from .handlers import Handler
@@ -130,7 +130,7 @@ class Shift:
             self._tasks.start_soon(self._renew, door)
         self._tasks.start_soon(self._listen)
         self._tasks.start_soon(self._beat)
-        _log.info("agent %s: session %d is open", name_of(tenure.session.agent), tenure.session.epoch)
+        _log.info("agent %s: session %d is open", shown(tenure.session.agent), tenure.session.epoch)
 
     async def _wind_up(self) -> None:
         """Cancels what still runs and lets it unwind, within the grace: no slot outlives its session."""
@@ -301,6 +301,8 @@ class Shift:
 
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         """The outcome of one operation: it travels with the next turn of its partition, until that is answered."""
+        if self._tenure.is_over:
+            return Outcome("AUTH_STALE_SESSION")
         ticket = Ticket()
         self._tenure.lanes.ask(partition, operation, ticket)
         self._ring()
@@ -333,10 +335,17 @@ class Shift:
             except Unavailable:
                 failures += 1
                 await anyio.sleep(self._patience.back_off_s(failures))
-            except TreadleError as error:
+            except (Stale, StoreChanged, Misuse) as error:
                 self._fault = self._fault or error
                 self._ring()
                 return
+            except TreadleError as error:
+                # What stands in an inbox is only a hint: whatever it was, the directory says what there is to do.
+                failures += 1
+                _log.error("%s; it is passed over", error)
+                self._unread.update(self._versions)
+                self._ring()
+                await anyio.sleep(self._patience.back_off_s(failures))
             else:
                 if wake is not None:
                     self._wakes.append(wake)
@@ -350,9 +359,12 @@ class Shift:
         """Takes what a renewal found at once: the loop may be waiting for an answer just now, a zombie must not."""
         self._fault = self._fault or report.fault
         self._tenure.due_ms.update(report.due_ms or {})
-        for lease_id, code in report.lost:
-            if run := self._tenure.runs.get(lease_id):
-                self._tenure.lose(run.lease, code)
+        lost = dict(report.lost)
+        for run in list(self._tenure.runs.values()):
+            if report.fault is not None:
+                self._tenure.lose(run.lease, f"session over: {report.fault}")
+            elif run.lease.lease_id in lost:
+                self._tenure.lose(run.lease, lost[run.lease.lease_id])
         self._ring()
 
     async def _renew(self, door: RenewalDoor) -> None:

@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Grant, GroupId, ItemId, Lease
-from treadle.shared.names import name_of
+from treadle.shared.names import name_of, shown
 from treadle.shared.store import Fail as FailOperation
 from treadle.shared.store import Operation, Outcome, Release, Save, Submit, Yield
 
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{name_of(self.grant.group)}/{name_of(self.grant.item)}"
+        return f"{shown(self.grant.group)}/{shown(self.grant.item)}"
 
     def stop(self, end: End) -> None:
         """Cancels the handler, once; the first reason stands."""
@@ -155,13 +155,9 @@ class SlotContext:
         number = run.checkpoint_number
         if run.wants_yield:
             run.desk.closing(lease)
-            outcome = await run.desk.ask(grant.partition, Yield(*target, number, digest, raw, keep=False))
-            if outcome.done:
-                run.stop(End.YIELDED)
+            await run.desk.ask(grant.partition, Yield(*target, number, digest, raw, keep=False))
         else:
-            outcome = await run.desk.ask(grant.partition, Save(*target, number, digest, raw))
-        if not outcome.done:
-            run.lose(outcome.code)
+            await run.desk.ask(grant.partition, Save(*target, number, digest, raw))
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
 
@@ -185,13 +181,15 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
             ending = Submit(*target, codec.digest(raw), raw)
         except Fail as failure:
             ending = _failed(target, failure, retryable=failure.retryable)
-        except (Exception, SystemExit) as error:  # whatever a handler raises is its item's outcome, never the Worker's
-            ending = _failed(target, error, retryable=False)
         except anyio.get_cancelled_exc_class() as cancelled:
             if run.end is None and not run.scope.cancel_called:
                 ending = _failed(target, cancelled, retryable=False)
             else:
                 raise
+        except BaseException as error:  # whatever a handler raises is its item's outcome, never the Worker's
+            # Of a run that was stopped, a group of its tasks' cancellations is just how it unwinds.
+            if run.end is None:
+                ending = _failed(target, error, retryable=False)
     if run.end is End.RETURNED:
         ending = Release(grant.group, grant.item, grant.ownership_epoch, "shutdown")
     elif run.end is not None:

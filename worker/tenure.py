@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 import anyio
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
-from treadle.shared.names import name_of
-from treadle.shared.store import Outcome, Release, Start, Take, Turn, TurnReply, events_of
+from treadle.shared.names import name_of, shown
+from treadle.shared.store import Outcome, Release, Save, Start, Take, Turn, TurnReply, Yield, events_of
 
 from .core.inbox import Inbox
 from .core.queues import Queues
@@ -20,9 +20,11 @@ from .core.schedule import Ready, View, decide
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
-from .slot import Desk, Run
+from .slot import Desk, End, Run
 
 _log = logging.getLogger("treadle.worker")
+FRUITLESS_MAX = 8
+"""Takes in a row that give nothing although something is listed, before it waits for the next look."""
 _ENDS_A_RUN = frozenset({EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.ACCEPTED})
 
 
@@ -73,6 +75,8 @@ class Tenure:
         self.is_hungry = True
         """Whether asking for work may give some: something changed since the last time nothing was got."""
         self.is_stopping = False
+        self.is_over = False
+        self._fruitless = 0
         self.halted: set[GroupId] = set()
         self._handlers = handlers
         self._desk = desk
@@ -134,10 +138,9 @@ class Tenure:
 
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
+        theirs = [entry for entry in entries if fnmatchcase(name_of(entry.group), self._pattern)]
         mine = [
-            self._startable(entry)
-            for entry in entries
-            if entry.group not in self.halted and fnmatchcase(name_of(entry.group), self._pattern)
+            replace(entry, takeable=0) if entry.group in self.halted else self._startable(entry) for entry in theirs
         ]
         if whole is None:
             self.ready.update(mine, now_ms)
@@ -145,7 +148,7 @@ class Tenure:
             self.ready.replace(whole, mine, now_ms)
         if any(entry.takeable and not entry.code for entry in mine):
             self.is_hungry = True
-        self._forget(mine)
+        self._forget(theirs)
 
     def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
         """The entry, or one with nothing to take while its head is known to be too wide for what is free."""
@@ -164,11 +167,13 @@ class Tenure:
         self._receive(turn, reply)
         granted = 0
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
+            if isinstance(operation, Save | Yield):
+                self._saved(operation, outcome)
             for grant in outcome.grants:
                 granted += 1
                 self._granted(grant, asked_s)
             if isinstance(operation, Take) and outcome.code.startswith("LOG_"):
-                _log.error("group %s: %s; it is halted, other Groups go on", operation.group, outcome.code)
+                _log.error("group %s: %s; it is halted, other Groups go on", shown(operation.group), outcome.code)
             if ticket is not None:
                 ticket.answer(outcome)
         asked = [
@@ -180,7 +185,16 @@ class Tenure:
             self._set_aside(turn, reply, {(group, capability) for group, capability, code in asked if code == "OK"})
         self.admit(reply.entries, reply.envelope.now_ms)
         if asked:
-            self.is_hungry = granted > 0 or self.ready.takeable > 0
+            self._fruitless = 0 if granted else self._fruitless + 1
+            self.is_hungry = granted > 0 or (self.ready.takeable > 0 and self._fruitless < FRUITLESS_MAX)
+
+    def _saved(self, operation: Save | Yield, outcome: Outcome) -> None:
+        """Ends the run of a stored Yield or a refused save, whether or not its handler still waits for the answer."""
+        run = self.runs.get(operation.lease)
+        if run is not None and not outcome.done:
+            run.lose(outcome.code)
+        elif run is not None and isinstance(operation, Yield):
+            run.stop(End.YIELDED)
 
     def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]]) -> None:
         """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
@@ -204,7 +218,7 @@ class Tenure:
             self.owned.append(grant)
             return
         if anyio.current_time() - asked_s >= self.renewals.ttl_s:
-            _log.warning("%s/%s: its lease was over before its grant came", name_of(grant.group), name_of(grant.item))
+            _log.warning("%s/%s: its lease was over before its grant came", shown(grant.group), shown(grant.item))
             return
         run = Run(grant, grant.lease, self._handlers[grant.capability], self._desk)
         run.wants_yield = self.is_stopping
@@ -261,8 +275,9 @@ class Tenure:
 
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
-        _log.error("group %s is halted here: %s", name_of(group), error)
+        _log.error("group %s is halted here: %s", shown(group), error)
         self.halted.add(group)
+        self.ready.remove(group)
 
     # --- ends ---
 
@@ -289,7 +304,8 @@ class Tenure:
             run.wants_yield = True
 
     def give_up(self, why: str) -> None:
-        """The session is over: every run is cancelled, every question answered as stale."""
+        """The session is over: every run is cancelled, every question answered as stale, later ones too."""
+        self.is_over = True
         for run in list(self.runs.values()):
             self.lose(run.lease, why)
         for ticket in self.lanes.abandon():

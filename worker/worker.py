@@ -10,7 +10,7 @@ from typing import Literal
 import anyio
 from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, Unavailable
 from treadle.shared.model import AgentId, Capability
-from treadle.shared.names import name_of
+from treadle.shared.names import shown
 from treadle.shared.store import Endpoint, Store
 
 from .handlers import Handler
@@ -83,7 +83,7 @@ class Worker:
             await self._patience.until_answered(store.adopt)
         except Stale as stale:
             if stale.details.get("current") != "0":
-                raise Replaced(f"agent {name_of(self.name)}: {stale}") from None
+                raise Replaced(f"agent {shown(self.name)}: {stale}") from None
             _log.warning("this session was ended as silent; a new one is opened")
         except Refused as refused:
             if refused.code != "LANE_REGRESSED":

@@ -11,7 +11,7 @@ from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, 
 from . import keys, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
-from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn
+from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn, wake_token
 from .store import FencedCall, Store
 
 TICK_MAX = 256
@@ -145,11 +145,13 @@ class Authority:
             reply = await self.store.call("look", partition, (int(version), 1, *capabilities))
 
     async def read(self, partition: int, wanted: Sequence[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
-        """Bodies of items (`in`, `ck`, `rs`, `fl`), None where there is none; 64 a call."""
+        """Bodies of items (`in`, `ck`, `rs`, `fl`), None where there is none; 64 or about 1 MiB a call."""
         found: list[bytes | None] = []
-        for start in range(0, len(wanted), 64):
-            flat = [part for triple in wanted[start : start + 64] for part in triple]
-            reply = await self.store.call("read", partition, flat)
+        while len(found) < len(wanted):
+            page = wanted[len(found) : len(found) + 64]
+            reply = await self.store.call("read", partition, [part for triple in page for part in triple])
+            if not 1 <= len(reply) - 1 <= len(page):
+                raise Corrupt(f"read of {len(page)} bodies was answered with {len(reply) - 1}: not our library")
             found += [None if raw == b"-" else raw[1:] for raw in reply[1:]]
         return found
 
@@ -157,7 +159,7 @@ class Authority:
         return await self.store.read_log(group, after=after)
 
     async def wait(self, session: Session, *, tokens: bool, timeout_s: float) -> Wake | None:
-        """What rings next for this Worker, on a connection of its own; None at the time-out.
+        """What rings next for this Worker, on a connection of its own; None at the time-out; Corrupt for what is no ring.
 
         `tokens` is False while no slot is free, so that a busy Worker does not swallow a token meant for an idle one.
         """
@@ -181,8 +183,8 @@ class Authority:
         if entry == views.POKE:
             return None
         if "@inbox:" in key:
-            return Wake(names[key], None, Bell.parse(entry))
-        return Wake(names[key], entry, None)
+            return Wake(names[key], None, Bell.parse(entry, where=key))
+        return Wake(names[key], wake_token(entry, where=key), None)
 
     async def poke(self, session: Session) -> None:
         """Ends this Worker's own `wait`, so that it waits anew for other things."""

@@ -314,6 +314,8 @@ def translate(error: Exception, where: str) -> TreadleError:
         return ReplyLost(f"store {where} is not reachable or did not answer: {text[:200].rstrip('.')}")
     if code == StoreChanged.code:
         return StoreChanged(detail)
+    if code == "WRONGTYPE":
+        return TreadleError(f"store {where}: a key of it is of another type than the store made it: {text[:500]}")
     if code in _REFUSALS:
         return refusal(code, detail)
     return TreadleError(f"store {where} answered {type(error).__name__}: {text[:500]}")

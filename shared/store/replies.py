@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -22,6 +23,9 @@ from ..model import (
     Usage,
 )
 from .operations import Fail, Release, Save, Start, Submit, Take, Turn, Yield
+
+_BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
+_WAKE_TOKEN = re.compile(r"\S+ \S+ [0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,20 @@ class Bell:
     last: int
 
     @classmethod
-    def parse(cls, text: str) -> Bell:
-        group, previous, first, last = text.split(" ")
+    def parse(cls, text: str, *, where: str) -> Bell:
+        """The doorbell of a text; Corrupt, naming where it stood, for anything else."""
+        found = _BELL.fullmatch(text)
+        if found is None:
+            raise Corrupt(f"{where}: {text[:200]!r} is no doorbell (group previous first last)")
+        group, previous, first, last = found.groups()
         return cls(GroupId(group), int(previous), int(first), int(last))
+
+
+def wake_token(text: str, *, where: str) -> str:
+    """A wake token as it is; Corrupt, naming where it stood, for anything else."""
+    if _WAKE_TOKEN.fullmatch(text) is None:
+        raise Corrupt(f"{where}: {text[:200]!r} is no wake token (capability group hop)")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +183,9 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
         else:
             start_by_ms = int(start_by[0]) if start_by else 0
             outcomes.append(Outcome(code, int(number) if code == "OK" else None, start_by_ms=start_by_ms))
-    bells = tuple(Bell.parse(line[2:]) for line in lines[at:-1])
+    bells = tuple(
+        Bell.parse(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
+    )
     at_ms = int(lines[-1].removeprefix("= "))
     return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), at_ms)
 

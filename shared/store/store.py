@@ -58,26 +58,36 @@ class Store:
         return store
 
     async def _open(self, partitions: int) -> None:
-        try:
-            arguments = (keys.FORMAT_VERSION, partitions)
-            answer = await self.link.call(("open_store", keys.store_record(self.prefix), arguments))
-        except Refused as refused:
-            raise Misuse(self._other_format(refused)) from None
-        self.partitions = int(answer[1])
+        self.partitions = partitions
         await self.adopt()
 
-    def _other_format(self, refused: Refused) -> str:
+    async def _read_record(self) -> None:
+        """Makes the store's record where there is none, so that all who come later count as many partitions as this one.
+
+        It is read by a plain command first: a full server lets that through, and those who finish the work get in.
+        """
+        key = keys.store_record(self.prefix)
+        found = await self.link.run(lambda client: views.store_record(client, key))
+        if found is None:
+            try:
+                answer = await self.link.call(("open_store", key, (keys.FORMAT_VERSION, self.partitions)))
+                found = (answer[0].decode(), answer[1].decode())
+            except Refused as refused:  # somebody else made it meanwhile
+                said = refused.details
+                found = said.get("format", str(keys.FORMAT_VERSION)), said.get("partitions", "")
+        version, partitions = found
         where = f"store {self.endpoint.shown}, prefix {self.prefix!r}"
-        said = refused.details
-        if "format" in said:
-            return (
-                f"{where}: it has format version {said['format']}, this program speaks {said['program']}; "
+        if version != str(keys.FORMAT_VERSION):
+            raise Misuse(
+                f"{where}: it has format version {version}, this program speaks {keys.FORMAT_VERSION}; "
                 "use a program of that version, or another TREADLE_PREFIX"
             )
-        return (
-            f"TREADLE_PARTITIONS: {said.get('asked')}, but {where} was created with {said.get('partitions')}, which is for "
-            "life; leave the setting out, or use another TREADLE_PREFIX"
-        )
+        if self.partitions and partitions != str(self.partitions):
+            raise Misuse(
+                f"TREADLE_PARTITIONS: {self.partitions}, but {where} was created with {partitions}, which is for "
+                "life; leave the setting out, or use another TREADLE_PREFIX"
+            )
+        self.partitions = int(partitions)
 
     @property
     def replid(self) -> str:
@@ -91,13 +101,17 @@ class Store:
         return keys.partition_of(token, self.partitions)
 
     async def adopt(self) -> Lineage:
-        """Binds every partition to the server of the present connection, where it was bound to another (design.md 3.11)."""
+        """Binds every partition to the server of the present connection, where it was bound to another (design.md 3.11).
+
+        Misuse where that server's store was made with another number of partitions meanwhile (it had been emptied).
+        """
         async with self._lock:
             return await self._adopt()
 
     async def _adopt(self) -> Lineage:
         self.link.expect(None)
         lineage = await self.link.lineage()
+        await self._read_record()
         names = [keys.meta(self.base(p)) for p in range(self.partitions)]
         for _ in range(3):
             bound = await self.link.run(lambda client: views.bound_replids(client, names))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import OutOfMemoryError
+
+from ..errors import Corrupt
 from ..model import (
     AgentId,
     Capability,
@@ -27,6 +31,12 @@ async def now_ms(client: Any) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+async def store_record(client: Any, key: str) -> tuple[str, str] | None:
+    """Format version and number of partitions, as they stand; None where the store is new."""
+    version, partitions = await client.hmget(key, "version", "partitions")
+    return None if version is None or partitions is None else (version.decode(), partitions.decode())
+
+
 async def bound_replids(client: Any, metas: list[str]) -> list[str | None]:
     """The replid each partition is bound to; None where it is new."""
     async with client.pipeline(transaction=False) as pipe:
@@ -37,17 +47,27 @@ async def bound_replids(client: Any, metas: list[str]) -> list[str | None]:
 
 
 async def pop(client: Any, lists: list[str], timeout_s: float) -> tuple[str, str] | None:
-    """The first entry of the first non-empty list: (key, entry); None at the time-out."""
+    """The first entry of the first non-empty list: (key, entry); None at the time-out; Corrupt where it is no text."""
     found = await client.blpop(lists, timeout=max(0.01, timeout_s))
-    return None if found is None else (found[0].decode(), found[1].decode())
+    if found is None:
+        return None
+    key, entry = found[0].decode(), found[1]
+    try:
+        return key, entry.decode()
+    except UnicodeDecodeError:
+        raise Corrupt(f"{key}: {entry[:200]!r} is no text, the store wrote no such entry") from None
 
 
 async def poke(client: Any, inbox: str) -> None:
-    """Rings an inbox with nothing to say; the entry goes by itself where nobody hears it."""
+    """Rings an inbox with nothing to say; the entry goes by itself where nobody hears it.
+
+    A full server refuses it, and that is no error: who waits there wakes at its time-out.
+    """
     async with client.pipeline(transaction=False) as pipe:
         pipe.rpush(inbox, POKE)
         pipe.pexpire(inbox, 60_000)
-        await pipe.execute()
+        with suppress(OutOfMemoryError):
+            await pipe.execute()
 
 
 def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:

@@ -25,6 +25,7 @@ from unittest import mock
 EPOCH_S = 1_800_000_000.0
 """What `time.time()` says when a virtual loop begins."""
 STEPS_MAX = 2_000_000
+"""Beyond that many steps a run has no end, whatever its clock says."""
 _T = TypeVar("_T")
 _process: ContextVar[Process | None] = ContextVar("treadle_virtual_process", default=None)
 
@@ -170,9 +171,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _ready: Any
     _scheduled: list[asyncio.TimerHandle]
 
-    def __init__(self, *, seed: int | None = None) -> None:
+    def __init__(self, *, seed: int | None = None, steps_max: int = STEPS_MAX) -> None:
         super().__init__()
         self.steps = 0
+        self.steps_max = steps_max
         self.processes: list[Process] = []
         self._now_s = 0.0
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -203,6 +205,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         What it still asks of the outside must fail by itself: `Process.is_dead` says so to a network.
         """
         self._queues.burying = True
+        self.steps = 0
         for process in self.processes:
             process.bury()
         left = self.run_until_complete(self._unwind(limit_s))
@@ -247,8 +250,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self.steps += 1
-        if self.steps > STEPS_MAX:
-            raise Deadlock(f"no end after {STEPS_MAX} steps, {self._now_s:.3f} virtual seconds")
+        if self.steps > self.steps_max:
+            raise Deadlock(f"no end after {self.steps_max} steps, {self._now_s:.3f} virtual seconds")
         handle = self._queues.next()
         while handle is None and not self._stopping_now():
             self._pass_time()

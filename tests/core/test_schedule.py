@@ -472,3 +472,14 @@ def test_new_weights_count_from_the_next_decision() -> None:
     ready = ready_of(an_entry(A, 9, usage=served()), an_entry(B, 9, usage=served()))
     ready.update([replace(an_entry(A, 9, usage=served()), weight=3.0)], NOW_MS)
     assert wanted(decide(View(ready, 4), NOW_MS)) == {A: 3, B: 1}
+
+
+def test_a_group_that_was_removed_is_asked_for_no_more_until_an_entry_brings_it_back() -> None:
+    ready = Ready(AGENT, [CAPABILITY])
+    ready.update([an_entry("a"), an_entry("b")], NOW_MS)
+    ready.remove(GroupId("a"))
+    assert {take.group for take in decide(View(ready, free_slots=4), NOW_MS)} == {"b"}
+    assert ready.takeable == an_entry("b").takeable
+    ready.remove(GroupId("a"))
+    ready.update([an_entry("a")], NOW_MS)
+    assert {take.group for take in decide(View(ready, free_slots=4), NOW_MS)} == {"a", "b"}

@@ -100,15 +100,15 @@ def result_of(item: str, inputs: dict[str, Any], results: dict[str, Any]) -> dic
 
 
 def draw_errands(chance: random.Random, slots_min: int) -> tuple[Errand, ...]:
-    """Two to four Missions of up to ten items."""
-    return tuple(_draw_errand(chance, number, slots_min) for number in range(chance.randint(2, 4)))
+    """Two to five Missions of up to twelve items."""
+    return tuple(_draw_errand(chance, number, slots_min) for number in range(chance.randint(2, 5)))
 
 
 def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
     jobs: list[Job] = []
     failing = chance.random() < 0.4
     shape = chance.choice(("flat", "chain", "fan", "any"))
-    for index in range(chance.randint(3, 10)):
+    for index in range(chance.randint(3, 12)):
         names = [job.item for job in jobs]
         if shape == "flat" or not names:
             after: list[str] = []

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -37,6 +37,8 @@ from treadle.worker.worker import Replaced
 PREFIX = "sim"
 CHAOS_S = 12.0
 SETTLE_S = 9.0
+STEPS_MAX = 100_000
+"""A run takes 2,000 to 10,000: what takes so many asks the store all the time."""
 ALWAYS = "w0"
 """The Agent that offers everything, whenever it is there; after the calm it is."""
 
@@ -301,7 +303,7 @@ class World:
                     ends[1].cancel()
                 await asyncio.sleep(0.2)
 
-        self.clients.append(self.loop.create_task(lives()))
+        self.clients.append(self._begin(lives()))
 
     def alive(self) -> list[Runtime]:
         return [runtime for runtime in self.runtimes if not runtime.is_over]
@@ -325,8 +327,8 @@ class World:
             self.start_client(errand)
         for fault in (*OF_PROCESSES, *OF_SERVERS):
             for _ in range(int(self.weather.rates.get(fault, 0))):
-                self.loop.create_task(self._strike(fault, self.chance.uniform(0.2, CHAOS_S)))
-        looks = [self.loop.create_task(self._look(self.chance.uniform(0.5, CHAOS_S))) for _ in range(4)]
+                self._begin(self._strike(fault, self.chance.uniform(0.2, CHAOS_S)))
+        looks = [self._begin(self._look(self.chance.uniform(0.5, CHAOS_S))) for _ in range(4)]
         await asyncio.sleep(CHAOS_S)
         self._heal()
         await self._all_told()
@@ -336,13 +338,22 @@ class World:
             await asyncio.sleep(1.0)
             self._refill()
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts a task of the world's own; what it raises is a fault like any other."""
+
+        async def watched() -> None:
+            try:
+                await work
+            except Exception as error:
+                self.wrong(f"{type(error).__name__}: {error}")
+
+        return self.loop.create_task(watched())
+
     async def _all_told(self) -> None:
         limit_s = self.liveness_s
         begun_s = self.loop.time()
         while self.loop.time() < begun_s + limit_s:
-            done, pending = await asyncio.wait(self.clients, timeout=1.0)
-            for task in done:
-                task.result()
+            _, pending = await asyncio.wait(self.clients, timeout=1.0)
             if not pending:
                 return
             self._refill()
@@ -533,7 +544,7 @@ def simulate(seed: int, mutation: Mutation | None = None) -> Outcome:
 def _simulate(seed: int) -> Outcome:
     from sim.checker import check, check_stopped
 
-    loop = VirtualLoop(seed=seed)
+    loop = VirtualLoop(seed=seed, steps_max=STEPS_MAX)
     try:
         with patched_clocks(loop):
             world = World(seed, loop)

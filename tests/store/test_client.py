@@ -13,9 +13,9 @@ import redis.exceptions
 from servers import LEGS, binary_of
 from treadle.coordinator import Client, Mission, MissionFailed, MissionSpec, WorkSpec
 from treadle.shared import codec
-from treadle.shared.errors import Misuse, Refused, Unavailable
-from treadle.shared.model import AgentId, Capability, Event, EventKind, MissionState, Receipt, Session
-from treadle.shared.store import Authority, Endpoint, Fail, Operation, Outcome, Store, Submit, Take, Turn
+from treadle.shared.errors import Corrupt, Misuse, Refused, Unavailable
+from treadle.shared.model import AgentId, Capability, Event, EventKind, GroupId, MissionState, Receipt, Session
+from treadle.shared.store import Authority, Endpoint, Fail, Operation, Outcome, Store, Submit, Take, Turn, keys
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.store import FakeEndpoint
 
@@ -237,3 +237,36 @@ async def test_a_store_that_never_answers_is_unavailable_in_the_end(monkeypatch:
         with pytest.raises(Unavailable):
             await client.submit(spec())
         assert endpoint.losses == 1000 - 12
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_events_that_are_gone_from_the_log_are_said_not_waited_for(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.coordinator.client.WAIT_S", 0.1)
+    async with aclosing(connected(FakeEndpoint())) as opened:
+        client, worker = await anext(opened)
+        mission = await client.submit(spec())
+        for _ in range(2 if ended else 0):
+            await worker.end_next(mission)
+        store = worker.authority.store
+        key = keys.log(store.base(receipt_of(mission).partition), mission.group)
+        await store.run(lambda raw: raw.delete(key))
+        last = (await mission.view()).last_seq
+        with anyio.fail_after(5):
+            with pytest.raises(Corrupt, match=f"no Event after 0, but the store counts {last}"):
+                await anext(mission.events())
+
+
+async def test_the_connections_of_a_client_count_the_same_partitions_after_flushall() -> None:
+    """The one that waits is opened later than the one that calls: it must not make another store there."""
+    endpoint = FakeEndpoint()
+    store = await Store.connect(endpoint, partitions=4)
+    async with Client.connect(endpoint) as client:
+        await store.run(lambda raw: raw.flushall())
+        await store.aclose()
+        with pytest.raises(Refused):
+            await client._wait(lambda waiting: waiting.wait_finished(GroupId("m"), timeout_s=0))
+        later = await Store.connect(endpoint)
+        await later.aclose()
+        assert later.partitions == 4

@@ -41,12 +41,28 @@ async def test_a_take_starts_while_there_are_slots_and_accepts_ahead_after_that(
     assert [await world.state(item=item) for item in "abcdef"] == ["active"] * 2 + ["queued"] * 3 + ["offered"]
 
 
-async def test_a_wide_item_takes_its_width_of_the_slots_and_is_not_passed_over(world: World) -> None:
+async def test_a_wide_item_takes_its_width_of_the_slots_and_waits_at_the_head_where_it_does_not_fit(
+    world: World,
+) -> None:
     await world.mission(GROUP, a_new_item("a"), a_new_item("b", width=3), a_new_item("c"))
     hand = await world.hand()
-    assert [grant.item for grant in await hand.take(most=3, slots=3)] == ["a"], "the next needs 3, and 2 are left"
+    reply = await hand.turn(a_take(GROUP, 3), slots=3)
+    assert [grant.item for grant in reply.outcomes[0].grants] == ["a", "c"], "b needs 3, and 2 are left"
+    (entry,) = reply.entries
+    assert (entry.takeable, entry.head.partition(":")[2]) == (1, "b")
     (grant,) = await hand.take(most=1, slots=3)
     assert (grant.item, grant.width) == ("b", 3)
+
+
+@pytest.mark.parametrize(("wide", "found"), [(64, ["z"]), (66, [])])
+async def test_a_take_looks_past_64_items_that_are_too_wide_and_no_further(
+    wide: int, found: list[str], world: World
+) -> None:
+    await world.mission(GROUP, *(a_new_item(f"w{number:02}", width=2) for number in range(wide)), a_new_item("z"))
+    hand = await world.hand()
+    reply = await hand.turn(a_take(GROUP), slots=1)
+    assert (reply.outcomes[0].code, [grant.item for grant in reply.outcomes[0].grants]) == ("OK", found)
+    assert reply.entries[0].takeable == wide + 1 - len(found)
 
 
 async def test_a_take_goes_down_its_list_of_groups_until_the_slots_are_filled(world: World) -> None:
@@ -238,7 +254,8 @@ async def everything(world: World, hand: Hand) -> list[tuple[dict[GroupId, list[
     again = await hand.restarted(one)
     await turn(a_yield(again, 4, b"away", keep=False))
     (last,) = await hand.take("m-1", 1)
-    await turn(a_submit(last), a_release(rest[0]))
+    await turn(a_release(rest[0]), a_submit(last))  # what others are offered lies between the two
+    await hand.take("m-1", 1)
     return told
 
 

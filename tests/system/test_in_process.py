@@ -15,7 +15,7 @@ from inside import Mortal, a_worker, at_work
 from treadle.coordinator import Client, MissionFailed, MissionSpec, WorkSpec
 from treadle.shared.model import AgentId, Capability, EventKind, GroupId
 from treadle.shared.names import token
-from treadle.shared.store import Authority, Store
+from treadle.shared.store import Authority, Store, keys
 from treadle.shared.testing.faults import Fault, FaultyEndpoint, Trip
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context
@@ -358,3 +358,22 @@ async def test_br_11_killed_after_any_command_of_the_claim_path_the_item_is_runn
     # Not by number: under load a renewal or a sweep may come in between.
     tried = set(stood.values())
     assert tried == {"state offered", "state active", "state verified"}, f"{stood}: not the whole path was tried"
+
+
+async def test_whatever_stands_in_an_inbox_its_worker_goes_on() -> None:
+    """A doorbell is a hint: one that cannot be read is passed over, and the directory says what there is to do."""
+    endpoint = FakeEndpoint()
+
+    async def work(context: Context, inputs: dict[str, Any]) -> int:  # noqa: ARG001
+        return 1
+
+    async with at_work(a_worker(endpoint, work=work)), Client.connect(endpoint, actor="ann") as client:
+        store = await Store.connect(endpoint)
+        raw = fakeredis.FakeAsyncRedis(server=endpoint.server)
+        for partition in range(0, store.partitions, 4):
+            for entry in (b"not a bell", b"\xff\xfe", b"m 1 x 2", b""):
+                await raw.rpush(keys.inbox(store.base(partition), "one"), entry)
+        mission = await client.submit(spec(item("a")))
+        assert await mission.results(timeout=10) == {"a": 1}
+        await raw.aclose()
+        await store.aclose()

@@ -152,6 +152,14 @@ class Ready:
             self._list(node, self._now_ms, is_ready=node.takeable > 0)
         self.update(entries, now_ms)
 
+    def remove(self, group: GroupId) -> None:
+        """Forget a Group, until an entry brings it back."""
+        node = self._nodes.get(group)
+        if node is not None:
+            for capability in list(node.offers):
+                self._unset(node, capability)
+            self._list(node, self._now_ms, is_ready=False)
+
     def virtual_time(self, now_ms: int) -> float:
         """V (rule 2) over the Groups that are ready here: as `fairness.entry_virtual_time`, from the heaps."""
         for order in (self._served, self._waiting):

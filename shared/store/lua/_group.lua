@@ -55,8 +55,8 @@ function T.concern(S, G, agent, first)
   if bell then bell[2] = G.seq + #G.events else G.bells[agent] = { first, G.seq + #G.events } end
 end
 
--- The code why nothing of this Group may be taken or written now, or nil.
+-- The code why nothing of this Group may be taken or written now, or nil. `G.bad`: this call found it damaged.
 function T.closed(G)
   if not G then return 'GROUP_NOT_FOUND' end
-  return string.match(G.state, '^halted:(.*)$')
+  return G.bad or string.match(G.state, '^halted:(.*)$')
 end

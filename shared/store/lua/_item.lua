@@ -19,6 +19,14 @@ function T.item(S, G, id)
   return it
 end
 
+-- An item that the store's own lists name. Where it is not there the Group is damaged: it leaves the plan and is halted.
+function T.named(S, G, id)
+  local it = T.item(S, G, id)
+  if it and it.st and it.cap then return it end
+  G.bad = 'LOG_FOREIGN'
+  return false
+end
+
 -- A new item in the plan.
 function T.new_item(G, id)
   local it = { id = id, set = {}, gone = {} }

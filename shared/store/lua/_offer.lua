@@ -40,6 +40,7 @@ function T.counts(S, G)
   local names = { 'total', 'verified', 'failed', 'cancelled', 'live' }
   local values = redis.call('HMGET', S.base .. G.name .. ':mission', unpack(names))
   G.count = {}
+  if not values[1] then G.bad = 'LOG_FOREIGN' end
   for i, name in ipairs(names) do G.count[name] = tonumber(values[i] or '0') end
   return G.count
 end
@@ -51,8 +52,9 @@ function T.release(S, G, it)
   while i < #out and S.release_left > 0 do
     i = i + 1
     S.release_left = S.release_left - 1
-    local waiting = T.item(S, G, out[i])
-    local left = tonumber(waiting.dep) - 1
+    local waiting = T.named(S, G, out[i])
+    if not waiting then return end
+    local left = tonumber(waiting.dep or '1') - 1
     T.put(waiting, 'dep', T.int(left))
     if left == 0 and waiting.st == 'open' then
       T.offer(S, G, waiting, 'released')

@@ -63,7 +63,7 @@ function T.abandon(S, agent, epoch, reason, most)
   local held = T.held(S, agent, '-', most)
   for _, pair in ipairs(held) do
     local G = S.groups[pair[1]]
-    local it = not T.closed(G) and T.item(S, G, pair[2])
+    local it = not T.closed(G) and T.named(S, G, pair[2])
     if it and it.own == agent then
       local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
       local seq = T.emit(S, G, 'work.released', it.id, agent .. '@' .. epoch, { it.oe, reason })

@@ -7,6 +7,19 @@
 -- events: work.started
 T.arity.start = 3
 
+-- Starts an item its owner may start: the Execution Lease is bound to Agent, session, item and Ownership Epoch.
+function T.start(S, G, it)
+  S.leases = S.leases + 1
+  T.put(it, 'lid', table.concat({ S.agent, S.epoch, S.tag, S.lane_key, T.int(S.leases) }, '.'))
+  T.put(it, 'ln', T.int(tonumber(it.ln or '0') + 1))
+  T.put(it, 'lex', T.int(S.now + S.ttl))
+  T.put(it, 'st', 'active')
+  T.begin_run(S, G, it)
+  G.due['s ' .. G.name .. ' ' .. it.id] = false
+  G.due['l ' .. G.name .. ' ' .. it.id] = S.now + S.ttl
+  return T.emit(S, G, 'work.started', it.id, S.by, { it.oe, it.lid, it.lex, it.ln })
+end
+
 T.ops.start = function(S, group, id, epoch)
   local G, it, code = T.target(S, group, id)
   code = code or T.stale_owner(S, it, epoch)

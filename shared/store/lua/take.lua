@@ -1,12 +1,13 @@
 -- take: Accepts items of one Group and capability in the fixed order, and starts them while the call has free slots.
 -- keys: as turn
 -- args: group capability most tag
--- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item)
+-- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items too wide for the free slots skipped
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN PAUSED EMPTY
 -- events: work.offer.accepted work.started
 T.arity.take = 4
 T.BYTES_MAX = 1048576
+T.SKIP_MAX = 64
 
 local function candidates(S, G, cap, most)
   local gone = G.dels[cap] or {}
@@ -21,19 +22,6 @@ local function candidates(S, G, cap, most)
   for key in pairs(G.adds[cap] or {}) do keys[#keys + 1] = key end
   table.sort(keys)
   return keys
-end
-
--- Starts an item its owner may start: the Execution Lease is bound to Agent, session, item and Ownership Epoch.
-function T.start(S, G, it)
-  S.leases = S.leases + 1
-  T.put(it, 'lid', table.concat({ S.agent, S.epoch, S.tag, S.lane_key, T.int(S.leases) }, '.'))
-  T.put(it, 'ln', T.int(tonumber(it.ln or '0') + 1))
-  T.put(it, 'lex', T.int(S.now + S.ttl))
-  T.put(it, 'st', 'active')
-  T.begin_run(S, G, it)
-  G.due['s ' .. G.name .. ' ' .. it.id] = false
-  G.due['l ' .. G.name .. ' ' .. it.id] = S.now + S.ttl
-  return T.emit(S, G, 'work.started', it.id, S.by, { it.oe, it.lid, it.lex, it.ln })
 end
 
 local function accept(S, G, it)
@@ -56,36 +44,50 @@ function T.granted(S, G, it, seq)
     it.ln or '0', it.w or '1', it.ckn or '0', it.after and string.gsub(it.after, ' ', ',') or '-' }, ' ')
 end
 
+-- Accepts an item, and starts it where it fits the free slots; its grant's line.
+local function give(S, G, it, width)
+  local seq = accept(S, G, it)
+  if width <= S.slots then
+    S.slots = S.slots - width
+    T.start(S, G, it)
+  else
+    S.ahead = S.ahead - 1
+  end
+  return T.granted(S, G, it, seq)
+end
+
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
   local code = T.closed(G) or (G.state == 'paused' and 'PAUSED') or (G.state ~= 'active' and 'EMPTY')
   if code then return T.outcome(S, G, code) end
   local limit = math.min(tonumber(most), 64)
-  local keys, lines, width = candidates(S, G, cap, limit), {}, 0
-  for i = 1, math.min(#keys, limit) do
-    local it = T.item(S, G, string.match(keys[i], ':(.*)$'))
-    width = tonumber(it.w or '1')
-    local size = T.body_size(it, 'in')
-    local starts = width <= S.slots
-    if S.grants >= 64 or (not starts and S.ahead <= 0) then break end
-    if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
-    T.serve(S, G, tonumber(tag))
-    local seq = accept(S, G, it)
-    if starts then
-      S.slots = S.slots - width
-      T.start(S, G, it)
-    else
-      S.ahead = S.ahead - 1
+  local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0
+  local some = #keys > 0
+  while keys[i] and #lines < limit and skipped <= T.SKIP_MAX and S.grants < 64 and (S.slots > 0 or S.ahead > 0) do
+    local it = T.named(S, G, string.match(keys[i], ':(.*)$') or '')
+    if not it or it.key ~= keys[i] then
+      G.bad = 'LOG_FOREIGN'
+      break
     end
-    S.bytes, S.grants = S.bytes + size, S.grants + 1
-    lines[#lines + 1] = T.granted(S, G, it, seq)
+    local width, size = tonumber(it.w or '1'), T.body_size(it, 'in')
+    if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
+    if width > S.slots and S.ahead <= 0 then
+      -- All before the first that does not fit were taken: it heads the longer list that is looked through now.
+      if skipped == 0 then keys, i = candidates(S, G, cap, limit + T.SKIP_MAX), 1 end
+      skipped = skipped + 1
+    else
+      T.serve(S, G, tonumber(tag))
+      lines[#lines + 1] = give(S, G, it, width)
+      S.bytes, S.grants = S.bytes + size, S.grants + 1
+    end
+    i = i + 1
   end
-  if #keys > #lines then
+  if keys[i] or skipped > 0 then
     G.leftover[cap] = #lines > 0 or nil
     G.dir[cap] = #lines > 0 and 'live' or G.dir[cap]
   else
     G.dir[cap] = 'empty'
     if #lines > 0 then T.leave(G) end
   end
-  T.outcome(S, G, #keys == 0 and 'EMPTY' or 'OK', nil, lines)
+  T.outcome(S, G, some and 'OK' or 'EMPTY', nil, lines)
 end

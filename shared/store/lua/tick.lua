@@ -66,11 +66,11 @@ local function carry_out(S, member)
   if T.closed(G) then
     S.aside[#S.aside + 1] = member
   elseif kind == 'l' or kind == 's' then
-    lapse(S, G, T.item(S, G, id), kind, member)
+    lapse(S, G, T.named(S, G, id), kind, member)
   elseif S.release_left > 0 and kind == 'c' then
     cancel(S, G, tonumber(id), member)
   elseif S.release_left > 0 and kind == 'r' then
-    local it = T.item(S, G, id)
+    local it = T.named(S, G, id)
     if it and it.rel then T.release(S, G, it) else G.due[member] = false end
   end
 end
