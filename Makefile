@@ -79,14 +79,14 @@ check: $(STAMP) ## Format, lint, types and the fast tests: under a minute
 
 test: $(STAMP) ## Run every test: under six minutes (ARGS="tests/core -k name" runs just those)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTEST) -n 2 $(SHARED_TESTS)
+	@$(PYTEST) -n 2 -m "not deep" $(SHARED_TESTS)
 	@$(PYTEST) $(ALONE_TESTS)
 else
 	@$(PYTEST) $(ARGS)
 endif
 
-sim: $(STAMP) ## Run the seeded interleavings (SEED=7 replays one seed)
-	@$(if $(SEED),TREADLE_SIM_SEED=$(SEED) )$(PYTEST) tests/sim $(ARGS)
+sim: $(STAMP) ## Run the seeded interleavings and the bugs on purpose: minutes (SEED=7 replays one seed)
+	@$(if $(SEED),TREADLE_SIM_SEED=$(SEED) $(PYTEST) tests/sim/test_interleavings.py,$(PYTEST) -n 2 tests/sim) $(ARGS)
 
 bench: $(STAMP) ## Run the benchmarks of tests/bench
 	@if [ -z "$(wildcard tests/bench/test_*.py)" ]; then echo "make bench: tests/bench holds no benchmark yet" >&2; exit 1; fi

@@ -128,7 +128,7 @@ def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
                 urgency=chance.choice(tuple(Urgency)),
                 impact=chance.choice((0, 0, 7)),
                 start_by_s=chance.choice((1, 2, 5)),
-                steps_ms=tuple(chance.choice((0, 5, 40, 200, 600)) for _ in range(chance.randint(0, 4))),
+                steps_ms=tuple(chance.choice((0, 5, 40, 200, 600, 2000)) for _ in range(chance.randint(0, 4))),
                 ending=ending,
                 pad=chance.choice((0, 0, 100, 3000)),
             )
