@@ -85,17 +85,18 @@ async def _tick(world: World) -> None:
     await world.mission("m-1")
     await world.mission("m-2", a_new_item("a"), a_new_item("b", after=["a"]))
     await world.mission("m-3", a_new_item("a"), *(a_new_item(f"d{n}", after=["a"]) for n in range(70)))
-    await world.mission("m-4", a_new_item(start_by_s=1))
+    await world.mission("m-4")
     waiting = (a_new_item(f"d{n}", after=["a", "b"]) for n in range(70))
     await world.mission("m-5", a_new_item("a"), a_new_item("b"), *waiting)
-    hand, sleeper = await world.hand(), await world.hand("sleeper", ttl_ms=50)
+    hand = await world.hand()
     one, two = await hand.take("m-5", 2)
     await hand.turn(a_fail(one), a_submit(two))
     await hand.do(a_fail(await hand.started("m-2")))
     await hand.do(a_submit(await hand.started("m-3")))
+    sleeper = await world.hand("sleeper", ttl_ms=100)  # opened last: its session must not be over before its lease
     await sleeper.started("m-1")
     await sleeper.accepted("m-4")
-    await world.pass_ms(501)
+    await world.pass_ms(1001)
     for _ in range(20):
         await world.authority.tick(0)
 
