@@ -37,11 +37,11 @@ def small_tree(folder: Path) -> int:
     """Python files enough to be in the middle of, a tab and a broken one among them; how many."""
     folder.mkdir(parents=True)
     body = "".join(f"def f{n}(x):\n    return x + {n}  # {'.' * (n % 60)}\n\n\n" for n in range(150))
-    for number in range(80):
+    for number in range(200):
         (folder / f"m{number:03}.py").write_text(f"# file {number}\n{body}class C{number}:\n    pass\n")
     (folder / "tabs.py").write_text("if True:\n\tx = 1\n")
     (folder / "broken.py").write_text("def f(:\n")
-    return 82
+    return 202
 
 
 def test_one_json_object_and_nothing_left(place: Path) -> None:
@@ -66,8 +66,9 @@ def test_one_json_object_and_nothing_left(place: Path) -> None:
     assert figures["report_matches"] is True
     assert (figures["missions"], figures["duplicates"]) == (2, 0)
     assert figures["verified"] == figures["items"] > 2
-    if figures["kills"]:  # a fast machine may be done before a Worker is in the middle of a shard
-        assert 0 < figures["resumed_after_s"] <= 1 + 2
+    assert figures["kills"] == 1, ran.stderr
+    assert figures["resumed_items"] >= 1
+    assert figures["resumed_after_s"] > 0
     written = json.loads(report.read_text())
     assert len(written["index"]["files"]) == files
     assert written["index"]["totals"]["unparsable"] == 1
