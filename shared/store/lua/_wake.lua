@@ -30,8 +30,7 @@ end
 function T.hand_on(S, token)
   local cap, group, hop = string.match(token, '^(%S+) (%S+) (%d+)$')
   if not cap or S.rings[cap] then return end
-  local left = redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')
-  if left == 0 then return end
+  if T.takeable(S, group, cap) == 0 then return end
   local sets = redis.call('HGET', S.base .. '@caps', cap) or ''
   local live = 0
   for _, set in ipairs(T.words(sets)) do
@@ -50,12 +49,17 @@ function T.ring_timer(S, head)
   redis.call('HSET', S.base .. '@meta', 'head', T.int(due))
 end
 
+-- How many items of a Group and capability may be taken now.
+function T.takeable(S, group, cap)
+  return redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')
+end
+
 -- The directory's line of a Group: what may be taken of a capability, and its service so far.
 function T.entry(S, group, cap, code)
   local G = S.groups[group]
   local low, high = '[' .. group .. ' ', '(' .. group .. '!'
   local open = G and G.state == 'active'
-  local count = open and redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, low, high) or 0
+  local count = open and T.takeable(S, group, cap) or 0
   local first = count > 0 and redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, low, high, 'LIMIT', 0, 1)[1]
   return table.concat({ group, cap, T.int(count), first and string.sub(first, #group + 2) or '-',
     G and string.format('%.17g', G.weight) or '1', G and G.account or '-', G and G.class or '-',
