@@ -55,8 +55,11 @@ def check_stopped(world: World) -> None:
     """After the whole fleet stopped: nothing is held, no session and nothing of one is left."""
     for part, _ in _read(world):
         for name in ("sessions", "live", "caps", "lanes", "wakes", "held", "due"):
-            if left := getattr(part, name):
-                world.wrong(f"partition {part.number}: after all stopped, @{name} has {left}")
+            left = getattr(part, name)
+        if name == "due":
+            left = {member: at for member, at in left.items() if member[0] != "z"}  # what has ended is kept for a time
+        if left:
+            world.wrong(f"partition {part.number}: after all stopped, @{name} has {left}")
 
 
 def _errands(world: World) -> dict[str, Errand]:
@@ -103,6 +106,8 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
                 due[f"s {member}"] = int(fields["sby"])
             elif item.state is S.ACTIVE:
                 due[f"l {member}"] = int(fields["lex"])
+            elif "nb" in fields:
+                due[f"n {member}"] = int(fields["nb"])
             if item.state in (S.QUEUED, S.ACTIVE):
                 held.setdefault(item.owner, set()).add(member)
     yield from _differ("@take", part.take, take)
@@ -116,7 +121,7 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     for cap, names in part.tombs.items():
         if both := names & part.directory.get(cap, set()):
             yield f"@tomb and @dir of {cap} both have {both}"
-    timers = {member: score for member, score in part.due.items() if member[0] in "ls"}
+    timers = {member: score for member, score in part.due.items() if member[0] in "lsn"}
     yield from _differ("@due", timers, due)
     yield from _registry(part)
     yield from _usage(part, histories)
@@ -144,12 +149,14 @@ def _group(group: GroupDump, history: History) -> Iterator[str]:
         yield f"{name}: items {sorted(group.items)}, by the log {sorted(history.items)}"
     states = [item.state for item in history.items.values()]
     pumps = sum("rel" in fields for fields in group.items.values())
+    retrying = sum(item.state is S.FAILED and item.retry_ms > 0 for item in history.items.values())
+    waiting = sum("nb" in fields or "hold" in fields for fields in group.items.values())
     counts = {
         "total": len(states),
         "verified": states.count(S.VERIFIED),
-        "failed": states.count(S.FAILED),
+        "failed": states.count(S.FAILED) - retrying,
         "cancelled": states.count(S.CANCELLED),
-        "live": sum(state in (S.OFFERED, S.QUEUED, S.ACTIVE) for state in states) + pumps,
+        "live": sum(state in (S.OFFERED, S.QUEUED, S.ACTIVE) for state in states) + pumps + waiting,
     }
     for field, wanted in counts.items():
         if group.mission.get(field) != str(wanted):
@@ -200,7 +207,7 @@ def _registry(part: PartitionDump) -> Iterator[str]:
     offered: dict[str, set[str]] = {}
     silent = {}
     for agent, record in part.sessions.items():
-        epoch, set_, ttl, capabilities = record.split(" ")
+        epoch, set_, ttl, _, capabilities = record.split(" ")
         counts[set_] = counts.get(set_, 0) + 1
         for capability in capabilities.split(","):
             offered.setdefault(capability, set()).add(set_)
@@ -305,7 +312,7 @@ def _ended(world: World, part: PartitionDump, histories: dict[str, History]) -> 
     } - histories.keys()
     if missing:
         yield f"never created: {sorted(missing)}"
-    pending = [member for member in part.due if member[0] != "x"]
+    pending = [member for member in part.due if member[0] not in "xz"]
     if pending:
         yield f"@due still has {pending}"
 
@@ -322,7 +329,7 @@ def _usage(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     typical: dict[str, int] = {}
     for name, history in histories.items():
         group = part.groups[name]
-        _, _, account, class_, _ = group.record
+        _, _, account, class_, *_ = group.record
         nodes = (f"g:{name}", f"a:{account}", f"c:{class_}")
         for lease in history.leases:
             fields = group.items[lease.item]

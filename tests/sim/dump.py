@@ -29,7 +29,7 @@ class GroupDump:
 
     group: GroupId
     record: list[str]
-    """State, weight, account, class, incarnation."""
+    """State, weight, account, class, incarnation, form."""
     seq: int
     events: list[Event]
     mission: Fields

@@ -59,6 +59,8 @@ class Item:
     lease: Lease | None = None
     submitted_seq: int = 0
     reason: bytes = b""
+    retry_ms: int = 0
+    """When a failed item is offered again; 0 where it is not."""
 
 
 @dataclass
@@ -130,6 +132,8 @@ def _item(history: History, event: Event) -> None:
         ]
         if missing:
             history.wrong(event, f"it waits for {missing}")
+        if item.state is S.FAILED and not 0 < item.retry_ms <= event.at_ms:
+            history.wrong(event, f"it is not to be tried again before {item.retry_ms or 'ever'}")
         item.offered_ms = item.offered_ms or event.at_ms
     if state is not S.ACTIVE:
         item.lease = None
@@ -274,7 +278,7 @@ def _verified(history: History, item: Item, event: Event) -> None:
 
 
 def _failed(history: History, item: Item, event: Event) -> None:
-    item.reason = event.payload
+    item.reason, item.retry_ms = event.payload, int(event.get("retry_ms"))
     _end(history, item, event, event.at_ms)
 
 

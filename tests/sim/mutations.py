@@ -139,7 +139,7 @@ MUTATIONS = (
     Mutation(
         "a session's leases are not charged when it is replaced",
         1,
-        (Edit("install_session.lua", "T.disown(S, G, it, lapsed)", "T.disown(S, G, it, tonumber(it.t0 or S.now))"),),
+        (Edit("install_session.lua", "math.min(S.now, tonumber(it.lex)) or S.now)", "tonumber(it.t0) or S.now)"),),
     ),
     Mutation("the Cursor skips to the doorbell", 1, patch=_skips_to_the_doorbell),
     Mutation("a repeated call is renumbered", 1, patch=_renumbers_a_repeated_call),

@@ -12,23 +12,23 @@
 -- older one. The reply: envelope, "done" or "more group item", the grant lines of what the Agent owns, then inputs and
 -- contract of each.
 local function requeue(S, G, it)
-  local ran = it.st == 'active'
+  local ran, by = it.st == 'active', S.agent .. '@' .. S.epoch
   T.disown(S, G, it, ran and math.min(S.now, tonumber(it.lex)) or S.now)
-  if ran and it.lp then
-    local seq = T.emit(S, G, 'work.released', it.id, S.agent .. '@' .. S.epoch, { it.oe, 'session' })
+  local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session' })
+  local lost_again = ran and it.lp
+  if lost_again then
+    T.emit(S, G, 'work.released', it.id, by, { it.oe, 'lost' })
     T.after_loss(S, G, it)
-    T.concern(S, G, S.agent, seq)
-    return false
+  else
+    if ran then T.put(it, 'lp', '1') end
+    T.put(it, 'st', 'queued')
+    T.put(it, 'ses', S.epoch)
+    T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or '60')))
+    G.held[S.agent][it.id] = true
+    G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
   end
-  if ran then T.put(it, 'lp', '1') end
-  T.put(it, 'st', 'queued')
-  T.put(it, 'ses', S.epoch)
-  T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or '60')))
-  G.held[S.agent][it.id] = true
-  G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
-  local seq = T.emit(S, G, 'work.requeued', it.id, S.agent .. '@' .. S.epoch, { it.oe, S.agent, S.epoch, 'session' })
   T.concern(S, G, S.agent, seq)
-  return true
+  return not lost_again
 end
 
 T.calls.install_session = function(keys, a)
