@@ -79,5 +79,9 @@ def body(base_: str, group: GroupId, item_: str, name: str) -> str:
     return f"{base_}{group}:{name}:{item_}"
 
 
+def pause(base_: str) -> str:
+    return f"{base_}@pause"
+
+
 def seqs(base_: str) -> str:
     return f"{base_}@seqs"

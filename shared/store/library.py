@@ -28,6 +28,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "look": ("replid", "since", "paging", "capability", "..."),
     "read": ("replid", "group", "item", "body", "..."),
     "watch": ("replid", "group", "client", "ttl_ms"),
+    "pause": ("replid", "verb", "what", "actor", "after"),
     "take": ("group", "capability", "most", "tag"),
     "start": ("group", "item", "epoch"),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),

@@ -20,7 +20,7 @@ from treadle.shared.testing.store import FakeEndpoint
 
 TOKEN = r"[A-Za-z0-9_.~%-]+"
 STAYS = re.compile(
-    r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|store)"
+    r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|pause|store)"
     rf"|@(take|dir|tomb|wake|held):{TOKEN}"
     rf"|{TOKEN}:(log|mission|items)"
     rf"|{TOKEN}:(i|in|ck|rs|fl):{TOKEN}"

@@ -24,6 +24,7 @@ from store.world import (
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant
 from treadle.shared.store import Authority, Operation, Store, TurnReply
+from treadle.shared.store.controls import pause, resume
 
 T = TypeVar("T")
 ATTEMPTS_MAX = 4
@@ -105,6 +106,8 @@ class Day:
         reply = await self.turn(hand, a_take("day-1"), a_take("day-2"), slots=1, ahead=1)
         (last,) = reply.outcomes[0].grants
         await insist(lambda: store.call("watch", 0, (first.group, "client", 60_000)))
+        for command in (pause, pause, resume):
+            await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
         await self.turn(hand, a_submit(last))
         for closing in (rival, sleeper, hand):
             await insist(closing.close)

@@ -26,6 +26,7 @@ from store.world import (
 )
 from treadle.shared.model import AgentId, Capability, Grant, GroupId
 from treadle.shared.names import name_of, token
+from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.library import build
 
@@ -71,6 +72,10 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         elif number % 3 == 0:
             hand = await world.hand(agent, NARROW, nonce="next")
         partition = world.store.partition_of(group)
+        for what in (f"account:{name}", f"mission:{name}", f"capability:{NARROW}"):
+            await pause(world.store, what, actor=name)
+            await hand.turn(a_take(group, capability=NARROW), partition=partition, token=f"{NARROW} {group} 0")
+            await resume(world.store, what, actor=name)
         for requeued in hand.requeued:
             one = await hand.restarted(requeued)
         if number % 6 == 2:
@@ -154,12 +159,12 @@ LINE = re.compile(rb"\+\d+\.\d+ \[\d+ (\S+)\] (.*)")
 WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 NO_KEY = frozenset({"TIME"})
 _FIRST_ARGUMENT = """
-    DEL EXISTS GET SET HDEL HGET HGETALL HINCRBY HKEYS HMGET HSET HVALS LLEN LRANGE LTRIM PEXPIRE RPUSH SADD SCARD
-    SISMEMBER SMEMBERS XADD ZADD ZCARD ZLEXCOUNT ZPOPMIN ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREM ZSCORE
+    DEL EXISTS GET SET HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET HSET HSETNX HVALS LLEN LRANGE LTRIM PEXPIRE
+    RPUSH SADD SCARD SISMEMBER SMEMBERS XADD ZADD ZCARD ZLEXCOUNT ZPOPMIN ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREM ZSCORE
 """
 FIRST_ARGUMENT = frozenset(_FIRST_ARGUMENT.split())
 """Commands of which the first argument is the one key."""
-_WRITES = "DEL SET HDEL HINCRBY HSET LTRIM PEXPIRE RPUSH SADD XADD ZADD ZPOPMIN ZREM"
+_WRITES = "DEL SET HDEL HINCRBY HSET HSETNX LTRIM PEXPIRE RPUSH SADD XADD ZADD ZPOPMIN ZREM"
 WRITES = frozenset(_WRITES.split())
 
 
