@@ -52,6 +52,7 @@ _REFUSALS = frozenset(
             "SCHEMA_VALIDATION_FAILED",
         ),
         *("GROUP_NOT_FOUND", "REVISION_CONFLICT", "LOG_FOREIGN", "LOG_REBORN"),
+        *("INVALID_COMMAND", "INVALID_STATE_TRANSITION", "PAUSED"),
     }
 )
 _WAIT_ERRORS = (BusyLoadingError, ReadOnlyError, ClusterDownError, TryAgainError)

@@ -83,5 +83,9 @@ def pause(base_: str) -> str:
     return f"{base_}@pause"
 
 
+def schedules(base_: str) -> str:
+    return f"{base_}@sched"
+
+
 def seqs(base_: str) -> str:
     return f"{base_}@seqs"

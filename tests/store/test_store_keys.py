@@ -12,6 +12,7 @@ import pytest
 from builders import a_new_item
 from redis.crc import key_slot
 from servers import LEGS
+from store.scheduled import HOUR_MS, a_schedule
 from store.world import (
     PREFIX,
     Hand,
@@ -26,9 +27,11 @@ from store.world import (
 )
 from treadle.shared.model import AgentId, Capability, Grant, GroupId
 from treadle.shared.names import name_of, token
+from treadle.shared.schedules import Interval
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.library import build
+from treadle.shared.store.timetable import schedule, unschedule
 
 HOSTILE = (
     *(
@@ -72,6 +75,11 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         elif number % 3 == 0:
             hand = await world.hand(agent, NARROW, nonce="next")
         partition = world.store.partition_of(group)
+        new = a_schedule(token(name[:120], field="schedule"), group=group, spec=Interval(HOUR_MS, 1))
+        await schedule(world.store, new)
+        await world.raw.zadd(world.key("@due", partition), {f"f {group} {new.schedule}": 1})
+        await world.authority.tick(partition)
+        await unschedule(world.store, group, new.schedule, actor=name)
         for what in (f"account:{name}", f"mission:{name}", f"capability:{NARROW}"):
             await pause(world.store, what, actor=name)
             await hand.turn(a_take(group, capability=NARROW), partition=partition, token=f"{NARROW} {group} 0")
