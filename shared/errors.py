@@ -38,6 +38,12 @@ class StoreChanged(Refused):
     retryable = True
 
 
+class Expired(Refused):
+    """What is asked for was kept for its time and is gone, or was never there."""
+
+    code = "RESULT_EXPIRED"
+
+
 class Misuse(TreadleError):
     """The caller's own code, file or setting is wrong. The message names the field, the value and the bound."""
 

@@ -64,6 +64,8 @@ class EventKind(StrEnum):
     MISSION_SUBMITTED = "mission.submitted_for_approval"
     MISSION_APPROVED = "mission.approved"
     MISSION_TERMINATED = "mission.terminated"
+    MISSION_CANCELLED = "mission.cancelled"
+    MISSION_SEALED = "mission.sealed"
     AUTHORIZED = "work.authorized"
     OFFERED = "work.offer.created"
     ACCEPTED = "work.offer.accepted"
@@ -76,10 +78,22 @@ class EventKind(StrEnum):
     SUBMITTED = "work.submitted"
     RESULT_ACCEPTED = "work.result.accepted"
     FAILED = "work.failed"
+    RETRIES_ENDED = "work.retries_ended"
+    PARKED = "work.parked"
     CANCELLED = "work.cancelled"
 
 
-EXTENSION_KINDS = frozenset({EventKind.PROGRESS_SAVED, EventKind.RELEASED, EventKind.LAPSED, EventKind.REQUEUED})
+EXTENSION_KINDS = frozenset(
+    {
+        EventKind.MISSION_SEALED,
+        EventKind.PROGRESS_SAVED,
+        EventKind.RELEASED,
+        EventKind.LAPSED,
+        EventKind.REQUEUED,
+        EventKind.RETRIES_ENDED,
+        EventKind.PARKED,
+    }
+)
 """Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
 
 EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
@@ -87,6 +101,8 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.MISSION_SUBMITTED: ("revision",),
     EventKind.MISSION_APPROVED: ("basis",),
     EventKind.MISSION_TERMINATED: ("reason",),
+    EventKind.MISSION_CANCELLED: ("reason",),
+    EventKind.MISSION_SEALED: ("items",),
     EventKind.AUTHORIZED: ("capability", "width", "dependencies"),
     EventKind.OFFERED: ("capability", "cause"),
     EventKind.ACCEPTED: ("epoch", "start_by_ms"),
@@ -98,10 +114,15 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.REQUEUED: ("epoch", "agent", "session", "reason"),
     EventKind.SUBMITTED: ("epoch", "digest", "size"),
     EventKind.RESULT_ACCEPTED: ("epoch", "basis"),
-    EventKind.FAILED: ("epoch", "digest"),
+    EventKind.FAILED: ("epoch", "digest", "retry_ms"),
+    EventKind.RETRIES_ENDED: ("reason",),
+    EventKind.PARKED: ("reason", "lost_runs"),
     EventKind.CANCELLED: ("reason",),
 }
-"""The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them."""
+"""The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them.
+
+`retry_ms` is when the item is offered again, 0 where it has failed for good.
+"""
 
 
 INCARNATION = 1
@@ -196,6 +217,12 @@ class NewItem:
     deadline_ms: int = 0
     """0: none of its own."""
     start_by_s: int = 60
+    not_before: str = ""
+    """'': at once; '1764450000000': milliseconds since the epoch; '+5000': so long after the store takes it."""
+    retry: str = ""
+    """'retries first_ms most_ms'; '': three retries, from 1 s to 5 min."""
+    digest: str = ""
+    """Of its content, for an item of an open Mission: tells a repetition from another item under the same id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +239,10 @@ class NewMission:
     priority_class: str
     deadline_ms: int
     items: tuple[NewItem, ...]
+    keep_results_s: int = 7 * 86_400
+    """How long after its end its items are kept; in an open Mission, each item after its own end."""
+    open: bool = False
+    """Whether it grows until it is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +257,19 @@ class Receipt:
     repeated: bool
     no_worker: tuple[Capability, ...]
     """Capabilities that no live Worker offers now: their items wait with reason NO_WORKER."""
+    unschedulable: Mapping[Capability, int] = field(default_factory=dict)
+    """Capabilities of items that are wider than every live Worker that offers them, with the slots of the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What an addition to an open Mission was answered."""
+
+    created: int
+    repeated: int
+    """Items that were there already, with the same content."""
+    no_worker: tuple[Capability, ...]
+    unschedulable: Mapping[Capability, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +345,11 @@ class MissionView:
     failed: int
     cancelled: int = 0
     last_seq: int = 0
+    priority_class: str = "standard"
+    is_open: bool = False
+    """Whether it grows until it is sealed."""
+    is_expired: bool = False
+    """Whether its items were kept for their time and are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +366,21 @@ class ItemView:
     dependencies_left: int
     failure: bytes = b""
     result: bytes | None = field(default=None, repr=False)
+    width: int = 1
+    urgency: Urgency = Urgency.NORMAL
+    deadline_ms: int = 0
+    after: tuple[ItemId, ...] = ()
+    failures: int = 0
+    """Attempts that failed so far and are to be made again."""
+    lost_runs: int = 0
+    """Runs lost with their Worker since the last new Checkpoint."""
+    next_ms: int = 0
+    """When a not-before or the wait before another attempt ends; 0 where it waits for no time."""
+    held: str = ""
+    """Why it is parked ('POISON'), '' where it is not."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is in a terminal state and will not be tried again."""
+        ended = (ItemState.VERIFIED, ItemState.CANCELLED, ItemState.FAILED)
+        return self.state in ended and not (self.state is ItemState.FAILED and self.next_ms)

@@ -62,11 +62,12 @@ class Authority:
         self._wake_link: Link | None = None
 
     async def open_session(
-        self, agent: AgentId, capabilities: Sequence[Capability], *, lease_ttl_ms: int, nonce: str
+        self, agent: AgentId, capabilities: Sequence[Capability], *, lease_ttl_ms: int, nonce: str, slots: int = 1
     ) -> tuple[Session, list[Grant]]:
         """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
 
-        Gives the session and what the Agent's older one held, requeued under it. Stale where a newer one was opened meanwhile.
+        `slots`: its Capacity Slots, for receipts and pictures. Gives the session and what the Agent's older one held,
+        requeued under it. Stale where a newer one was opened meanwhile.
         """
         home = self.store.partition_of(agent)
         replid = self.store.replid
@@ -74,7 +75,8 @@ class Authority:
         session = Session(agent, int(answer[1]), lease_ttl_ms, tuple(sorted(capabilities)), replid)
         pending = dict.fromkeys(range(self.store.partitions), "-")
         grants: list[Grant] = []
-        arguments = (agent, session.epoch, lease_ttl_ms, capability_set(capabilities), ",".join(session.capabilities))
+        chosen = capability_set(capabilities)
+        arguments = (agent, session.epoch, lease_ttl_ms, slots, chosen, ",".join(session.capabilities))
         while pending:
             answers = await self.store.call_each(
                 [("install_session", partition, (replid, *arguments, after)) for partition, after in pending.items()]

@@ -70,6 +70,11 @@ def items(base_: str, group: GroupId) -> str:
     return f"{base_}{group}:items"
 
 
+def jobs(base_: str, group: GroupId) -> str:
+    """The items of a Mission that is or was open, by the sequence in which each was authorized."""
+    return f"{base_}{group}:jobs"
+
+
 def item(base_: str, group: GroupId, item_: str) -> str:
     return f"{base_}{group}:i:{item_}"
 
@@ -85,6 +90,10 @@ def pause(base_: str) -> str:
 
 def schedules(base_: str) -> str:
     return f"{base_}@sched"
+
+
+def parked(base_: str) -> str:
+    return f"{base_}@parked"
 
 
 def seqs(base_: str) -> str:

@@ -8,16 +8,25 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+_ITEM = (
+    *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s", "not_before", "retry", "digest"),
+    *("after", "inputs", "contract", "..."),
+)
+
 DOORS: dict[str, tuple[str, ...]] = {
     "open_store": ("version", "partitions"),
     "adopt": ("replid", "run_id", "expected"),
     "create": (
         *("replid", "group", "digest", "actor", "objective", "account", "weight", "class", "deadline_ms"),
-        *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s"),
-        *("after", "out", "inputs", "contract", "..."),
+        *("keep_ms", "form", "total", *_ITEM),
     ),
+    "add": ("replid", "group", "chunk", "actor", *_ITEM),
+    "seal": ("replid", "group", "actor"),
+    "cancel": ("replid", "group", "item", "actor", "reason"),
+    "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
+    "retry": ("replid", "group", "item", "actor", "action"),
     "open_session": ("replid", "agent", "nonce"),
-    "install_session": ("replid", "agent", "session", "ttl_ms", "set", "capabilities", "after"),
+    "install_session": ("replid", "agent", "session", "ttl_ms", "slots", "set", "capabilities", "after"),
     "close_session": ("replid", "agent", "session"),
     "turn": (
         *("replid", "agent", "session", "ttl_ms", "tag", "lane", "n", "digest", "slots", "ahead", "token"),
@@ -27,7 +36,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tick": ("replid", "most"),
     "look": ("replid", "since", "paging", "capability", "..."),
     "read": ("replid", "group", "item", "body", "..."),
-    "watch": ("replid", "group", "client", "ttl_ms"),
+    "watch": ("replid", "group", "item", "client", "ttl_ms"),
     "schedule": (
         *("replid", "verb", "group", "schedule", "actor", "digest", "due_ms", "missed", "spec"),
         *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract"),
@@ -40,7 +49,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
     "release": ("group", "item", "epoch", "reason"),
     "submit": ("group", "item", "epoch", "lease", "digest", "result"),
-    "fail": ("group", "item", "epoch", "lease", "digest", "evidence"),
+    "fail": ("group", "item", "epoch", "lease", "digest", "evidence", "retryable"),
 }
 """Name -> arguments of each Lua file, as its contract header lists them; the last seven are operations of a `turn`."""
 

@@ -93,7 +93,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Ends an item as failed, with its Evidence."""
+    """Ends a run as failed, with its Evidence; `retryable` lets the item's contract grant another attempt."""
 
     group: GroupId
     item: ItemId
@@ -101,6 +101,7 @@ class Fail:
     lease: LeaseId
     digest: str
     evidence: bytes
+    retryable: bool = False
 
 
 Operation = Take | Start | Save | Yield | Release | Submit | Fail
@@ -135,7 +136,8 @@ def _arguments(op: Operation) -> Arguments:
         case Submit():
             return ["submit", op.group, op.item, op.epoch, op.lease, op.digest, op.result]
         case Fail():
-            return ["fail", op.group, op.item, op.epoch, op.lease, op.digest, op.evidence]
+            retryable = "1" if op.retryable else "0"
+            return ["fail", op.group, op.item, op.epoch, op.lease, op.digest, op.evidence, retryable]
         case _:
             assert_never(op)
 

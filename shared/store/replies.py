@@ -51,8 +51,8 @@ class Outcome:
     code: str
     seq: int | None = None
     grants: tuple[Grant, ...] = ()
-    start_by_ms: int = 0
-    """The new start-by deadline of an item that was yielded."""
+    at_ms: int = 0
+    """Of a yield: the new start-by deadline. Of a failure: when the item is offered again; 0 for never."""
 
     @property
     def done(self) -> bool:
@@ -171,7 +171,7 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             raise Corrupt(
                 f"turn {turn.number} of partition {turn.partition}: {len(turn.operations)} operations, {reply[1]!r}"
             )
-        code, number, *start_by = lines[at].split(" ")
+        code, number, *moment = lines[at].split(" ")
         at += 1
         if isinstance(operation, Take | Start) and code == "OK":
             grants = tuple(
@@ -181,13 +181,13 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             at += int(number)
             outcomes.append(Outcome(code, None, grants))
         else:
-            start_by_ms = int(start_by[0]) if start_by else 0
-            outcomes.append(Outcome(code, int(number) if code == "OK" else None, start_by_ms=start_by_ms))
+            at_ms = int(moment[0]) if moment else 0
+            outcomes.append(Outcome(code, int(number) if code == "OK" else None, at_ms=at_ms))
     bells = tuple(
         Bell.parse(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
     )
-    at_ms = int(lines[-1].removeprefix("= "))
-    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), at_ms)
+    carried_out_ms = int(lines[-1].removeprefix("= "))
+    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), carried_out_ms)
 
 
 def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:
@@ -211,18 +211,16 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
         elif outcome.seq is not None:
-            _note_ending(op, outcome.seq, outcome.start_by_ms, note)
+            _note_ending(op, outcome.seq, outcome.at_ms, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 
 
-def _note_ending(
-    op: Save | Yield | Release | Submit | Fail, seq: int, start_by_ms: int, note: Callable[..., None]
-) -> None:
+def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, at_ms: int, note: Callable[..., None]) -> None:
     match op:
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
         case Yield():
-            data = (op.epoch, op.number, op.digest, len(op.state), start_by_ms)
+            data = (op.epoch, op.number, op.digest, len(op.state), at_ms)
             note(op.group, op.item, seq, EventKind.CHECKPOINTED, *data)
             if not op.keep:
                 note(op.group, op.item, seq + 1, EventKind.RELEASED, op.epoch, "yielded")
@@ -232,6 +230,6 @@ def _note_ending(
             note(op.group, op.item, seq, EventKind.SUBMITTED, op.epoch, op.digest, len(op.result))
             note(op.group, op.item, seq + 1, EventKind.RESULT_ACCEPTED, op.epoch, "evidence")
         case Fail():
-            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest, payload=op.evidence)
+            note(op.group, op.item, seq, EventKind.FAILED, op.epoch, op.digest, at_ms, payload=op.evidence)
         case _:
             assert_never(op)

@@ -9,9 +9,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from ..errors import Misuse, Refused, TreadleError, Unavailable
-from ..model import Capability, Event, GroupId, ItemView, MissionView, NewMission, Receipt
+from ..model import Event, GroupId, ItemId, ItemView, MissionView, NewMission, Receipt
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
+from .loading import chunks_of, item_arguments, mission_arguments, who_could
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -151,26 +152,34 @@ class Store:
         return await self.run(views.now_ms)
 
     async def create(self, mission: NewMission) -> Receipt:
-        """Creates a Mission, or answers with the first receipt where the same one is there already.
+        """Creates a Mission of any size, or answers with the first receipt where the same one is there already.
 
-        Refused (ACTION_ID_COLLISION) where that id has other content.
+        A large one is loaded in chunks, unseen by everybody until it is sealed; whoever repeats it goes on where the first
+        attempt stopped. Refused (ACTION_ID_COLLISION) where that id has other content.
         """
         partition = self.partition_of(mission.group)
-        out: dict[str, list[str]] = {item.item: [] for item in mission.items}
-        for item in mission.items:
-            for other in item.after:
-                out[other].append(item.item)
-        arguments: list[str | bytes | int | float] = [mission.group, mission.digest, mission.actor, mission.objective]
-        arguments += [mission.account, repr(mission.weight), mission.priority_class, mission.deadline_ms]
-        for item in mission.items:
-            arguments += [item.item, item.capability, item.width, item.urgency.value, item.business_impact]
-            arguments += [item.deadline_ms, item.start_by_s, " ".join(item.after), " ".join(out[item.item])]
-            arguments += [item.inputs, item.contract]
-        answer = await self.call("create", partition, arguments)
-        created, repeated = answer[1].split()
-        missing = tuple(Capability(name) for name in answer[2].decode().split())
+        chunks = chunks_of(mission.items)
+        form = "load" if len(chunks) > 1 else "open" if mission.open else "whole"
+        first = item_arguments(mission.items) if form != "load" else []
+        answer = await self.call("create", partition, [*mission_arguments(mission, form), *first])
+        created, repeated, state, loaded = answer[1].decode().split()
+        missing, narrow = who_could(answer[2:])
+        if state == "loading":
+            for number in range(int(loaded), len(chunks)):
+                items = item_arguments(chunks[number])
+                added = await self.call("add", partition, (mission.group, number + 1, mission.actor, *items))
+                more, wide = who_could(added[2:])
+                missing, narrow = tuple(dict.fromkeys((*missing, *more))), narrow | wide
+            await self.call("seal", partition, (mission.group, mission.actor))
         return Receipt(
-            mission.mission, mission.group, partition, int(created), len(mission.items), repeated == b"1", missing
+            mission.mission,
+            mission.group,
+            partition,
+            int(created),
+            len(mission.items),
+            repeated == "1" and state != "loading",
+            missing,
+            narrow,
         )
 
     async def mission(self, group: GroupId) -> MissionView | None:
@@ -190,6 +199,12 @@ class Store:
         """The Mission's WorkItems in the order they were given; with `bodies`, results and failure Evidence too."""
         base = self.base(self.partition_of(group))
         return await self.run(views.items, base, group, bodies)
+
+    async def item(self, group: GroupId, item: ItemId, *, bodies: bool = False) -> ItemView | None:
+        """One WorkItem; None where it is not in the store: it never was, or its time is over."""
+        base = self.base(self.partition_of(group))
+        found = await self.run(views.some_items, base, group, [item], bodies)
+        return found[0] if found else None
 
     async def read_log(self, group: GroupId, *, after: int = 0, count: int = 1000) -> list[Event]:
         """Events after a sequence, in order; Corrupt where one is missing."""
@@ -211,15 +226,31 @@ class Store:
         partition = self.partition_of(group)
         deadline = anyio.current_time() + timeout_s
         while True:
-            await self.call("watch", partition, (group, self._waiter, WATCH_TTL_MS))
+            await self.call("watch", partition, (group, "-", self._waiter, WATCH_TTL_MS))
             view = await self.mission(group)
             if view is None:
                 raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
-            left = deadline - anyio.current_time()
-            if view.ended_ms or left <= 0:
+            if view.ended_ms or await self._rung(partition, deadline):
                 return view
-            key = keys.inbox(self.base(partition), self._waiter)
-            await self.run(views.pop, [key], min(left, LOOK_AGAIN_S, self._block_s))
+
+    async def wait_item(self, group: GroupId, item: ItemId, *, timeout_s: float) -> ItemView | None:
+        """The item, with its bodies, once it has ended or as it is at the time-out; None where it is not in the store."""
+        partition = self.partition_of(group)
+        deadline = anyio.current_time() + timeout_s
+        while True:
+            await self.call("watch", partition, (group, item, self._waiter, WATCH_TTL_MS))
+            view = await self.item(group, item, bodies=True)
+            if view is None or view.has_ended or await self._rung(partition, deadline):
+                return view
+
+    async def _rung(self, partition: int, deadline: float) -> bool:
+        """Waits for this connection's inbox; whether the deadline has come."""
+        left = deadline - anyio.current_time()
+        if left <= 0:
+            return True
+        key = keys.inbox(self.base(partition), self._waiter)
+        await self.run(views.pop, [key], min(left, LOOK_AGAIN_S, self._block_s))
+        return False
 
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -83,7 +83,7 @@ async def schedule(store: Store, new: NewSchedule, *, replace: bool = False) -> 
         (
             *("replace" if replace else "create", new.group, new.schedule, new.actor, digest, due_ms, new.missed.value),
             *(_token(spec_text(spec)), item.capability, item.width, item.urgency.value, item.business_impact),
-            *(item.start_by_s, "-", item.inputs, item.contract),
+            *(item.start_by_s, item.retry.replace(" ", ",") or "-", item.inputs, item.contract),
         ),
     )
     return Scheduled(int(answer[2]), answer[1] == b"0")
@@ -188,8 +188,8 @@ def _check(new: NewSchedule) -> None:
     size = len(name_of(new.schedule).encode())
     if not 1 <= size <= ID_BYTES_MAX:
         raise Misuse(f"schedule: {size} bytes, must be 1 to {ID_BYTES_MAX}")
-    if new.item.after or new.item.deadline_ms:
-        raise Misuse("item: after and deadline belong to one item; what a schedule adds comes with each tick")
+    if new.item.after or new.item.deadline_ms or new.item.not_before:
+        raise Misuse("item: after, deadline and not_before belong to one item; a schedule adds one with each tick")
     if len(new.item.inputs) > codec.INPUTS_MAX:
         raise Misuse(f"inputs: {len(new.item.inputs):,} bytes when packed, at most {codec.INPUTS_MAX:,}")
 
@@ -205,7 +205,7 @@ def _digest(new: NewSchedule) -> str:
         item.urgency.value,
         item.business_impact,
     )
-    content = "\0".join(str(part) for part in (*parts, item.start_by_s))
+    content = "\0".join(str(part) for part in (*parts, item.start_by_s, item.retry))
     bodies = f"{len(item.inputs)}\0".encode() + item.inputs + item.contract
     return codec.digest(content.encode() + b"\0" + bodies)
 

@@ -18,6 +18,7 @@ from ..model import (
     MissionId,
     MissionState,
     MissionView,
+    Urgency,
 )
 from ..names import name_of
 from . import keys
@@ -72,6 +73,7 @@ async def poke(client: Any, inbox: str) -> None:
 
 def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:
     text = {name.decode(): value.decode() for name, value in raw.items()}
+    is_open = text.get("form") == "open" and text["state"] == "active"
 
     def number(name: str) -> int:
         return int(text.get(name, "0"))
@@ -93,7 +95,15 @@ def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: 
         failed=number("failed"),
         cancelled=number("cancelled"),
         last_seq=int(last_seq or 0),
+        priority_class=text.get("class", "standard"),
+        is_open=is_open,
+        is_expired=text.get("expired") == "1",
     )
+
+
+def _is_there(raw: dict[bytes, bytes]) -> bool:
+    """A Mission that is still being loaded is not there yet for its readers (design.md 3.4)."""
+    return raw.get(b"state", b"loading") != b"loading"
 
 
 async def mission(client: Any, base: str, group: GroupId, partition: int) -> MissionView | None:
@@ -101,7 +111,7 @@ async def mission(client: Any, base: str, group: GroupId, partition: int) -> Mis
         pipe.hgetall(keys.mission(base, group))
         pipe.hget(keys.seqs(base), group)
         raw, last_seq = await pipe.execute()
-    return _mission(group, partition, raw, last_seq) if raw.get(b"state") else None
+    return _mission(group, partition, raw, last_seq) if _is_there(raw) else None
 
 
 async def missions(client: Any, base: str, partition: int, most: int) -> list[MissionView]:
@@ -115,7 +125,7 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
                 pipe.hget(keys.seqs(base), group)
             answers = await pipe.execute()
         for i, group in enumerate(page):
-            if answers[2 * i].get(b"state"):
+            if _is_there(answers[2 * i]):
                 found.append(_mission(group, partition, answers[2 * i], answers[2 * i + 1]))
     return found
 
@@ -133,11 +143,29 @@ def _item(group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes |
         dependencies_left=int(raw.get(b"dep", b"0")),
         failure=failure,
         result=result,
+        width=int(raw.get(b"w", b"1")),
+        urgency=Urgency(raw.get(b"urg", b"normal").decode()),
+        deadline_ms=int(raw.get(b"dl", b"0")),
+        after=tuple(ItemId(other) for other in raw.get(b"after", b"").decode().split()),
+        failures=int(raw.get(b"fc", b"0")),
+        lost_runs=int(raw.get(b"lp", b"0")),
+        next_ms=int(raw.get(b"nb", b"0")),
+        held=raw.get(b"hold", b"").decode(),
     )
 
 
+async def item_ids(client: Any, base: str, group: GroupId) -> list[ItemId]:
+    """The items of a Mission in the order in which they were given."""
+    raw = await client.lrange(keys.items(base, group), 0, -1) or await client.zrange(keys.jobs(base, group), 0, -1)
+    return [ItemId(name.decode()) for name in raw]
+
+
 async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[ItemView]:
-    ids = [ItemId(raw.decode()) for raw in await client.lrange(keys.items(base, group), 0, -1)]
+    return await some_items(client, base, group, await item_ids(client, base, group), bodies)
+
+
+async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], bodies: bool) -> list[ItemView]:
+    """The named items; those that are not there are left out."""
     found: list[ItemView] = []
     for start in range(0, len(ids), _PAGE):
         page = ids[start : start + _PAGE]
@@ -146,6 +174,8 @@ async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[It
                 pipe.hgetall(keys.item(base, group, item))
             records = await pipe.execute()
         for item, raw in zip(page, records, strict=True):
+            if not raw:
+                continue
             result, failure = raw.get(b"rs"), raw.get(b"fl", b"")
             # One long body at a time: a page of them could be gigabytes.
             if bodies and b"rsx" in raw:

@@ -372,8 +372,8 @@ def test_an_event_is_read_with_its_derived_id_and_named_tokens() -> None:
 
 
 def test_a_payload_stays_bytes_behind_the_first_newline() -> None:
-    event = codec.read_event(GROUP, 1, b"3-0", entry(EventKind.FAILED, d=b"1 abc\n\n\xc1 x"))
-    assert event.data == ("1", "abc")
+    event = codec.read_event(GROUP, 1, b"3-0", entry(EventKind.FAILED, d=b"1 abc 0\n\n\xc1 x"))
+    assert event.data == ("1", "abc", "0")
     assert event.payload == b"\n\xc1 x"
 
 

@@ -9,7 +9,7 @@ from builders import AGENT, GROUP, ITEM, NOW_MS, OTHER, SESSION, an_event
 from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared.errors import Corrupt
-from treadle.shared.lifecycle import ITEM_MOVES, TERMINAL_ITEMS
+from treadle.shared.lifecycle import ITEM_MOVES, TERMINAL_ITEMS, Who
 from treadle.shared.model import EVENT_FIELDS, AgentId, Event, EventKind, GroupId, ItemId, ItemState
 from treadle.worker.core.queues import Held, Queues
 
@@ -146,12 +146,15 @@ def test_an_illegal_move_is_corrupt_and_changes_nothing(events: list[Event]) -> 
 
 ITEMS = ("a", "b", "c")
 AGENTS = (AGENT, OTHER)
+BOSS = "ann"
 
 
 def is_of_concern(event: Event) -> bool:
     """What replies and doorbells bring: what this Agent does, and what is done to it."""
     if event.kind in (K.LAPSED, K.REQUEUED):
         return event.get("agent") == AGENT
+    if event.kind in (K.CANCELLED, K.FAILED) and event.by == BOSS:
+        return True
     return event.by.startswith(f"{AGENT}@")
 
 
@@ -179,12 +182,11 @@ def logs(draw: st.DrawFn) -> list[Event]:
         states[name] = move.target
         owner = owners.get(name, OTHER)
         by = {
-            K.AUTHORIZED: "ann",
+            K.AUTHORIZED: BOSS,
             K.OFFERED: "policy",
             K.RESULT_ACCEPTED: "policy",
-            K.CANCELLED: "policy",
             K.LAPSED: "timer",
-        }.get(kind, f"{owner}@{SESSION}")
+        }.get(kind, BOSS if move.who is Who.COMMAND else f"{owner}@{SESSION}")
         values: dict[str, object] = {
             "epoch": epochs[name],
             "agent": owner,

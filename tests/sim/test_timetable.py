@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from builders import a_new_mission
 from sim.test_pausing import House, in_a_house
 from sim.weather import Fault
-from treadle.coordinator import MissionSpec, WorkSpec
 from treadle.shared import codec
 from treadle.shared.model import Capability, GroupId, ItemId, NewItem
 from treadle.shared.schedules import Interval, Missed, NewSchedule, ScheduleId, firing_of
@@ -18,9 +19,8 @@ JOBS = GroupId("jobs%3Aacme")
 
 
 async def a_timetable(house: House, every_s: int, missed: Missed = Missed.ONE, **inputs: Any) -> None:
-    """A Mission that goes on, and a schedule of it."""
-    hold = WorkSpec(id="hold", capability="nobody-has-it", inputs={})
-    await house.client.submit(MissionSpec(id="jobs:acme", objective="o", account="acme", work=[hold]))
+    """An open Mission, and a schedule of it."""
+    await house.store.create(replace(a_new_mission("jobs:acme"), items=(), open=True))
     packed = codec.pack(inputs, field="inputs", limit=1 << 20)
     item = NewItem(ItemId("-"), Capability("x"), packed)
     new = NewSchedule(ScheduleId("often"), JOBS, "ana", Interval(1000 * every_s), item, missed)

@@ -111,8 +111,10 @@ async def a_log_that_no_mission_wrote(world: World) -> Call:
 
 def _create(world: World, *items: Sequence[str]) -> Call:
     """Items as (id, after)."""
-    flat = [part for item, after in items for part in (item, "index", 1, "normal", 0, 0, 60, after, "", "in", "")]
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0)
+    flat = [
+        part for item, after in items for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "")
+    ]
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", len(items))
     return plain(world, "create", world.store.replid, *mission, *flat)
 
 
@@ -148,21 +150,21 @@ async def an_item_that_waits_for_itself(world: World) -> Call:
 
 @refusal("create", "SCHEMA_VALIDATION_FAILED")
 async def an_item_cut_short(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0)
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", 1)
     return plain(world, "create", world.store.replid, *mission, "a", "index")
 
 
 @refusal("watch", "GROUP_NOT_FOUND")
 async def an_unknown_mission_is_watched(world: World) -> Call:
-    return plain(world, "watch", world.store.replid, "nowhere", "client", 1000)
+    return plain(world, "watch", world.store.replid, "nowhere", "-", "client", 1000)
 
 
 @refusal("watch", "BACKPRESSURE")
 async def a_65th_client_watches(world: World) -> Call:
     await world.mission()
     for number in range(64):
-        await world.store.call("watch", 0, (GROUP, f"client-{number}", 60_000))
-    return plain(world, "watch", world.store.replid, GROUP, "client-64", 60_000)
+        await world.store.call("watch", 0, (GROUP, "-", f"client-{number}", 60_000))
+    return plain(world, "watch", world.store.replid, GROUP, "-", "client-64", 60_000)
 
 
 def _pause(world: World, verb: str, what: str) -> Call:
@@ -203,7 +205,7 @@ async def _replaced(world: World) -> Hand:
 @refusal("install_session", "AUTH_STALE_SESSION")
 async def an_older_epoch_is_installed(world: World) -> Call:
     await _replaced(world)
-    return plain(world, "install_session", world.store.replid, "worker-1", 1, TTL_MS, "set", "", "-")
+    return plain(world, "install_session", world.store.replid, "worker-1", 1, TTL_MS, 1, "set", "", "-")
 
 
 @refusal("close_session", "AUTH_STALE_SESSION")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from builders import GROUP, a_new_item
-from store import refused_schedules as _refused_schedules
-from store.refused import HALT, LANE, REFUSALS, Call, Case, refusal
+from store.refused import HALT, LANE, Call, Case, refusal
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
@@ -267,8 +266,3 @@ async def a_last_checkpoint_nobody_could_read_again(world: World) -> Call:
 async def a_result_nobody_could_read_again(world: World) -> Call:
     hand, grant = await _ready(world, "submit")
     return lambda: outcome_of(hand, a_submit(grant, b"x" * (codec.RESULT_MAX + 1)))
-
-
-assert _refused_schedules.JOBS
-EVERY_REFUSAL = tuple(REFUSALS)
-"""Those of whole calls, of schedules and of operations."""

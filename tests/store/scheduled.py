@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from builders import a_new_item
+from builders import a_new_item, a_new_mission
 from store.world import World
 from treadle.shared.model import GroupId, NewItem
 from treadle.shared.names import name_of
@@ -13,12 +14,12 @@ from treadle.shared.store.timetable import schedules
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-HOLD = a_new_item("hold", capability="hold")
 
 
 async def standing(world: World, *items: NewItem, mission: str = "jobs:acme", **fields: Any) -> GroupId:
-    """A Mission that goes on for ever."""
-    return await world.mission(mission, HOLD, *items, **fields)
+    """An open Mission."""
+    new = dataclasses.replace(a_new_mission(mission, **fields), items=items, open=True)
+    return (await world.store.create(new)).group
 
 
 def a_schedule(schedule: str = "nightly", *, group: str = "jobs%3Aacme", **fields: Any) -> NewSchedule:

@@ -26,7 +26,7 @@ from store.world import (
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant
 from treadle.shared.schedules import Due, Interval, Missed, spec_text
-from treadle.shared.store import Authority, Operation, Store, TurnReply
+from treadle.shared.store import Authority, Operation, Store, TurnReply, commands
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
@@ -79,6 +79,7 @@ class Day:
         first, second = a_new_mission("day-1", *items), a_new_mission("day-2", a_new_item("x"))
         await insist(lambda: store.create(first))
         await insist(lambda: store.create(second))
+        await self._command(store)
 
         async def opened(agent: str, nonce: str, *, ttl_ms: int = 60_000) -> Hand:
             capabilities = [items[0].capability]
@@ -110,11 +111,11 @@ class Day:
         await insist(lambda: authority.look({0: 0}, ["index"]))  # type: ignore[list-item]  # a capability's name
         reply = await self.turn(hand, a_take("day-1"), a_take("day-2"), slots=1, ahead=1)
         (last,) = reply.outcomes[0].grants
-        await insist(lambda: store.call("watch", 0, (first.group, "client", 60_000)))
+        await insist(lambda: store.call("watch", 0, (first.group, "-", "client", 60_000)))
         for command in (pause, pause, resume):
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
         await self._on_schedule(world, store)
-        reply = await self.turn(hand, a_take("day-1"), slots=1)
+        reply = await self.turn(hand, a_take("day-5"), slots=1)
         (fired,) = reply.outcomes[0].grants
         await self.turn(hand, a_submit(last), a_submit(fired))
         for closing in (rival, sleeper, hand):
@@ -123,7 +124,8 @@ class Day:
 
     async def _on_schedule(self, world: World, store: Store) -> None:
         """A schedule is made, replaced, deleted, made anew; it fires once and is deleted."""
-        new = a_schedule("due", group="day-1", spec=Interval(DAY_MS, 1))
+        await insist(lambda: store.create(replace(a_new_mission("day-5"), items=(), open=True)))
+        new = a_schedule("due", group="day-5", spec=Interval(DAY_MS, 1))
         await insist(lambda: schedule(store, new))
         await insist(lambda: schedule(store, replace(new, spec=Interval(2 * DAY_MS, 1)), replace=True))
         await insist(lambda: unschedule(store, new.group, new.schedule, actor="ana"))
@@ -135,9 +137,26 @@ class Day:
         await insist(lambda: fire(store, due, now_ms=due.due_ms))
         await insist(lambda: unschedule(store, new.group, new.schedule, actor="ana"))
 
+    async def _command(self, store: Store) -> None:
+        """What people have done: a Mission loaded in chunks, one that grows; items cancelled, failed, tried again."""
+        large = a_new_mission("day-3", *(a_new_item(f"n{number}", capability="other") for number in range(260)))
+        await insist(lambda: store.create(large))
+        await insist(lambda: commands.cancel(store, large.group, None, actor="ana", reason="no-more"))
+        growing = replace(a_new_mission("day-4"), items=(), open=True)
+        await insist(lambda: store.create(growing))
+        first, second = (replace(a_new_item(name, capability="other"), digest=name, not_before="+1") for name in "xy")
+        group = growing.group
+        await insist(lambda: commands.add(store, group, [first, second], actor="ana"))
+        fail = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
+        await insist(lambda: commands.fail_item(store, group, first.item, **fail))  # type: ignore[arg-type]
+        await insist(lambda: commands.retry(store, group, first.item, actor="ana", action="1"))
+        await insist(lambda: commands.cancel(store, group, second.item, actor="ana", reason="no-more"))
+        await insist(lambda: commands.seal(store, group, actor="ana"))
+        await insist(lambda: store.call("watch", 0, (group, first.item, "client", 60_000)))
+
     async def _tick(self, authority: Authority) -> None:
         """Until nothing is due: a pump goes on with each tick, a repeated one too."""
-        for _ in range(9):
+        for _ in range(30):
             if (await insist(lambda: authority.tick(0)))[1] == 0:
                 return
         raise AssertionError("something is always due")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
-from builders import a_new_item
+from builders import GROUP, a_new_item, a_new_mission
 from store.contracts import OPERATIONS, contracts
 from store.scheduled import a_schedule, standing
-from store.world import PREFIX, World, a_fail, a_release, a_save, a_submit, a_yield
+from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_submit, a_yield
 from treadle.shared.errors import TreadleError
-from treadle.shared.model import Event
+from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
-from treadle.shared.store import Store
+from treadle.shared.store import Store, commands
 from treadle.shared.store.connection import Call
 from treadle.shared.store.timetable import schedule
 
@@ -62,8 +63,10 @@ async def _submit(world: World) -> None:
 
 
 async def _fail(world: World) -> None:
-    await world.mission()
+    await world.mission(GROUP, replace(a_new_item(), retry="1 0 0"))
     hand = await world.hand()
+    again = replace(a_fail(await hand.started()), retryable=True)
+    await hand.do(again)
     await hand.do(a_fail(await hand.started()))
 
 
@@ -75,6 +78,61 @@ async def _install_session(world: World) -> None:
     await world.mission()
     await (await world.hand(nonce="old")).accepted()
     await world.hand(nonce="new")
+    await world.mission("m-2", replace(a_new_item("b"), retry="1 0 0"))
+    for number in range(5):
+        hand = await world.hand("killed", nonce=str(number))
+        for grant in hand.requeued or await hand.take("m-2"):
+            if grant.lease is None:
+                await hand.do(a_start(grant))
+    await world.hand("killed", nonce="last")
+
+
+async def _add(world: World) -> None:
+    mission = replace(a_new_mission(), items=(), open=True)
+    await world.store.create(mission)
+    await commands.add(world.store, GROUP, [replace(a_new_item(), digest="d")], actor="ana")
+
+
+async def _seal(world: World) -> None:
+    for name, item in (("m-1", None), ("m-2", "a")):
+        group = (await world.store.create(replace(a_new_mission(name), items=(), open=True))).group
+        if item is not None:
+            await commands.add(world.store, group, [replace(a_new_item(item), digest="d")], actor="ana")
+            await _failed_by_command(world, group)
+        await commands.seal(world.store, group, actor="ana")
+
+
+async def _failed_by_command(world: World, group: GroupId) -> None:
+    await commands.fail_item(world.store, group, ItemId("a"), actor="ana", digest="d", evidence=b"e")
+
+
+async def _fail_item(world: World) -> None:
+    await _cancel_or_fail(world, _failed_by_command)
+
+
+async def _cancel(world: World) -> None:
+    async def cancel(world: World, group: GroupId) -> None:
+        await commands.cancel(world.store, group, ItemId("a"), actor="ana", reason="r")
+
+    await _cancel_or_fail(world, cancel)
+    await world.mission("m-3")
+    await commands.cancel(world.store, GroupId("m-3"), None, actor="ana", reason="r")
+
+
+async def _cancel_or_fail(world: World, command: Callable[[World, GroupId], Awaitable[None]]) -> None:
+    """Of one item that waits, the whole of its Mission; of another that waits for its second attempt."""
+    await world.mission("m-1")
+    await command(world, GroupId("m-1"))
+    await world.mission("m-2", replace(a_new_item(), retry="1 60000 60000"))
+    hand = await world.hand()
+    await hand.do(replace(a_fail(await hand.started("m-2")), retryable=True))
+    await command(world, GroupId("m-2"))
+
+
+async def _retry(world: World) -> None:
+    await _add(world)
+    await _failed_by_command(world, GROUP)
+    await commands.retry(world.store, GROUP, ItemId("a"), actor="ana", action="1")
 
 
 async def _close_session(world: World) -> None:
@@ -96,6 +154,15 @@ async def _tick(world: World) -> None:
     await hand.turn(a_fail(one), a_submit(two))
     await hand.do(a_fail(await hand.started("m-2")))
     await hand.do(a_submit(await hand.started("m-3")))
+    await world.mission("m-6", replace(a_new_item(), retry="9 60000 60000"), a_new_item("b"))
+    await hand.do(replace(a_fail(await hand.started("m-6")), retryable=True))
+    await commands.cancel(world.store, GroupId("m-6"), None, actor="ana", reason="r")
+    await world.mission("m-7", replace(a_new_item(), retry="9 0 0"))
+    for number in range(5):
+        killed = await world.hand("killed", nonce=str(number), ttl_ms=100)
+        await killed.started("m-7")
+        await world.pass_ms(101)
+        await world.authority.tick(0)
     sleeper = await world.hand("sleeper", ttl_ms=100)  # opened last: its session must not be over before its lease
     await sleeper.started("m-1")
     await sleeper.accepted("m-4")
@@ -116,6 +183,11 @@ HAPPY: dict[str, Happy] = {
     "fire": _fire,
     "install_session": _install_session,
     "close_session": _close_session,
+    "add": _add,
+    "seal": _seal,
+    "cancel": _cancel,
+    "fail_item": _fail_item,
+    "retry": _retry,
     "tick": _tick,
     "take": _take,
     "start": _start,

@@ -6,10 +6,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
-from builders import a_new_item
+from builders import a_new_item, a_new_mission
 from redis.crc import key_slot
 from servers import LEGS
 from store.scheduled import HOUR_MS, a_schedule
@@ -28,10 +28,11 @@ from store.world import (
 from treadle.shared.model import AgentId, Capability, Grant, GroupId
 from treadle.shared.names import name_of, token
 from treadle.shared.schedules import Interval
+from treadle.shared.store import commands
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.library import build
-from treadle.shared.store.timetable import schedule, unschedule
+from treadle.shared.store.timetable import schedule, schedules, unschedule
 
 HOSTILE = (
     *(
@@ -62,7 +63,7 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
     """Each function and operation, on Missions, items and Agents with hostile names."""
     for number, name in enumerate(names):
         items = (
-            a_new_item(name, capability=NARROW, inputs=b"i" * 100),
+            a_new_item(name, capability=NARROW, inputs=b"i" * 100, retry="3 0 0"),
             a_new_item(name + "2" if len(name) < 100 else "second", capability=WIDE),
             a_new_item("after", after=[name], capability=NARROW),
         )
@@ -75,11 +76,6 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         elif number % 3 == 0:
             hand = await world.hand(agent, NARROW, nonce="next")
         partition = world.store.partition_of(group)
-        new = a_schedule(token(name[:120], field="schedule"), group=group, spec=Interval(HOUR_MS, 1))
-        await schedule(world.store, new)
-        await world.raw.zadd(world.key("@due", partition), {f"f {group} {new.schedule}": 1})
-        await world.authority.tick(partition)
-        await unschedule(world.store, group, new.schedule, actor=name)
         for what in (f"account:{name}", f"mission:{name}", f"capability:{NARROW}"):
             await pause(world.store, what, actor=name)
             await hand.turn(a_take(group, capability=NARROW), partition=partition, token=f"{NARROW} {group} 0")
@@ -97,9 +93,36 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         assert (await hand.do(a_submit(one, b"r" * 100), partition=partition)).code == "OK"
         if number % 2:
             await hand.close()
+        await _commanded(world, name)
         view = await world.store.mission(group)
         assert view is not None
         assert view.mission == name
+
+
+async def _commanded(world: World, name: str) -> None:
+    """An open Mission beside the other one, and each command on it."""
+    growing = replace(a_new_mission(name[:60] + ".jobs"), items=(), open=True)
+    group = (await world.store.create(growing)).group
+    items = [
+        a_new_item(item, capability=WIDE, digest="d", not_before=later) for item, later in ((name, ""), ("b", "+9"))
+    ]
+    await commands.add(world.store, group, items, actor=token(name, field="actor"))
+    actor = token(name, field="actor")
+    new = a_schedule(token(name[:120], field="schedule"), group=group, spec=Interval(HOUR_MS, 1))
+    await schedule(world.store, new)
+    item = (WIDE, 1, "normal", 0, 60, "-", b"i" * 100, b"")
+    past = ("replace", group, new.schedule, actor, "digest", 1, "one", "every%203600000%201", *item)
+    await world.store.call("schedule", world.store.partition_of(group), past)
+    await world.authority.tick(world.store.partition_of(group))
+    (view,) = await schedules(world.store, group)
+    assert view.fired == 1
+    await unschedule(world.store, group, new.schedule, actor=name)
+    await world.store.call("watch", world.store.partition_of(group), (group, items[0].item, "client", 60_000))
+    await commands.fail_item(world.store, group, items[0].item, actor=actor, digest="d", evidence=b"e" * 100)
+    await commands.retry(world.store, group, items[0].item, actor=actor, action=actor)
+    await commands.cancel(world.store, group, items[1].item, actor=actor, reason=actor)
+    await commands.seal(world.store, group, actor=actor)
+    await commands.cancel(world.store, group, None, actor=actor, reason=actor)
 
 
 async def _worked_on(world: World, hand: Hand, group: GroupId) -> Grant:
@@ -112,7 +135,7 @@ async def _worked_on(world: World, hand: Hand, group: GroupId) -> Grant:
     (one,), (two,) = reply.outcomes[2].grants, reply.outcomes[3].grants
     assert (await hand.do(a_fail(two, b"f" * 99), partition=partition)).code == "OK"
     await hand.turn(a_take(group, capability=WIDE), partition=partition, token=f"{WIDE} {group} 0")
-    await world.store.call("watch", partition, (group, "client", 60_000))
+    await world.store.call("watch", partition, (group, "-", "client", 60_000))
     await world.authority.read(partition, [(group, one.item, "in"), (group, one.item, "ck")])
     assert await hand.renew(one) == ["OK"]
     await world.authority.look({partition: 0}, [Capability(NARROW), Capability(WIDE)])
@@ -131,7 +154,7 @@ async def test_br_45_all_keys_lie_in_the_partition_of_their_group_whatever_its_n
         every = 1 if world.is_real or world.store.partitions == 16 else 3
         await a_bit_of_everything(world, HOSTILE[::every])
     bases = {world.store.base(partition) for partition in range(world.store.partitions)}
-    groups = {token(name, field="name") for name in HOSTILE}
+    groups = {token(name, field="name") for name in (*HOSTILE, *(f"{name[:60]}.jobs" for name in HOSTILE))}
     for key in await world.dump():
         if key == f"{PREFIX}:{{org}}:@store":
             continue

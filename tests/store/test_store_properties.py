@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -27,8 +27,8 @@ from store.world import (
     opened,
 )
 from treadle.shared.errors import Stale
-from treadle.shared.model import EventKind, Grant
-from treadle.shared.store import Operation, RenewalDoor, TurnReply
+from treadle.shared.model import Event, EventKind, Grant
+from treadle.shared.store import Operation, RenewalDoor, TurnReply, commands
 from treadle.shared.testing.store import FakeEndpoint
 
 TTL_MS = 100
@@ -118,7 +118,7 @@ class Play:
             "away": a_yield(grant, number, b"away", keep=False),
             "release": a_release(grant),
             "submit": a_submit(grant, b"result" * (two % 3)),
-            "fail": a_fail(grant),
+            "fail": replace(a_fail(grant), retryable=two % 2 == 1),
         }
         return made[kind]
 
@@ -139,6 +139,11 @@ async def a_world() -> AsyncIterator[World]:
     await raw.aclose()
 
 
+def _is_an_end(event: Event) -> bool:
+    final = event.kind is EventKind.FAILED and event.get("retry_ms") == "0"
+    return final or event.kind is EventKind.RESULT_ACCEPTED
+
+
 async def play(items: list[Any], script: list[Step]) -> None:
     async with a_world() as world:
         await world.mission(GROUP, *items)
@@ -148,10 +153,13 @@ async def play(items: list[Any], script: list[Step]) -> None:
             if number % 6 == 5:
                 await audit(world)
         await audit(world)
-        # However it went, two fresh Workers bring it to an end.
-        await world.pass_ms(60_001)
+        # However it went, fresh Workers bring it to an end, once a person let go what was parked.
         for number in range(12):
+            await world.pass_ms(60_001)
             await world.authority.tick(0)
+            for item in await world.store.items(GROUP):
+                if item.held:
+                    await commands.retry(world.store, GROUP, item.item, actor="ana", action=f"{number}")
             (view,) = await world.store.missions()
             if view.ended_ms:
                 break
@@ -162,7 +170,7 @@ async def play(items: list[Any], script: list[Step]) -> None:
         await audit(world)
         log = await world.log()
         for item in items:
-            ends = [e for e in log if e.item == item.item and e.kind in (EventKind.RESULT_ACCEPTED, EventKind.FAILED)]
+            ends = [event for event in log if event.item == item.item and _is_an_end(event)]
             assert len(ends) <= 1, f"{item.item} ended {len(ends)} times"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import GROUP, a_new_item
 from redis.exceptions import ResponseError
+from store import refused_commands, refused_operations, refused_schedules  # noqa: F401 - they fill the table
 from store.contracts import OPERATIONS, contracts
-from store.refused import Refusal
-from store.refused_operations import EVERY_REFUSAL
+from store.refused import REFUSALS, Refusal
 from store.world import World, a_release, a_submit, a_take, a_yield, differences, held
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import GroupId, ItemId
@@ -17,7 +17,7 @@ from treadle.shared.store.connection import translate
 
 def test_every_refusal_of_every_contract_has_a_case() -> None:
     listed = {(name, code) for name, contract in contracts().items() for code in contract.words("refusals")}
-    assert {(refusal.file, refusal.code) for refusal in EVERY_REFUSAL} == listed
+    assert {(refusal.file, refusal.code) for refusal in REFUSALS} == listed
 
 
 def test_every_code_that_a_call_is_refused_with_becomes_an_error_of_its_own() -> None:
@@ -30,7 +30,7 @@ def test_every_code_that_a_call_is_refused_with_becomes_an_error_of_its_own() ->
                 assert type(error) is not TreadleError, (name, code)
 
 
-@pytest.mark.parametrize("refusal", EVERY_REFUSAL, ids=str)
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
 async def test_a_refusal_says_its_code_and_leaves_the_store_as_it_was(refusal: Refusal, world: World) -> None:
     call = await refusal.case(world)
     before = await world.dump()

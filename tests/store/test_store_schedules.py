@@ -16,11 +16,11 @@ from servers import LEGS
 from store.scheduled import DAY_MS, HOUR_MS, a_schedule, fired_items, standing, view
 from store.test_store_directory import emptied, tokens
 from store.world import PREFIX, World, a_submit, differences
-from treadle.shared.errors import Backpressure, Misuse, Refused, ReplyLost, TreadleError, Unavailable
+from treadle.shared.errors import Backpressure, Misuse, Refused, ReplyLost, Unavailable
 from treadle.shared.model import Event, EventKind, GroupId
 from treadle.shared.names import name_of, token
 from treadle.shared.schedules import Cron, Due, Firing, Interval, Missed, ScheduleId, firing_of, next_due
-from treadle.shared.store import Authority, Envelope, Store
+from treadle.shared.store import Authority, Envelope, Store, commands
 from treadle.shared.store.controls import pause
 from treadle.shared.store.timetable import fire, fire_due, parse_due, schedule, schedules, unschedule
 from treadle.shared.testing.faults import Fault, Trip
@@ -90,6 +90,7 @@ async def test_the_same_schedule_again_changes_nothing_and_another_one_must_say_
         a_schedule(spec=Interval(HOUR_MS), item=a_new_item(inputs=b"other")),
         a_schedule(spec=Interval(HOUR_MS), item=a_new_item(contract=b"other")),
         a_schedule(spec=Interval(HOUR_MS), item=a_new_item(width=2)),
+        a_schedule(spec=Interval(HOUR_MS), item=a_new_item(retry="5 100 1000")),
     ]
     for other in others:
         with pytest.raises(Refused) as caught:
@@ -139,7 +140,7 @@ async def test_a_deleted_schedule_leaves_nothing_and_its_items_stay(world: World
 async def test_a_tick_adds_one_item_that_may_be_taken_at_once(world: World) -> None:
     await standing(world)
     hand = await world.hand()
-    item = a_new_item(inputs=b"i" * 100, contract=b"c", width=2, business_impact=7, start_by_s=9)
+    item = a_new_item(inputs=b"i" * 100, contract=b"c", width=2, business_impact=7, start_by_s=9, retry="5 100 1000")
     await schedule(world.store, a_schedule(item=item, spec=Interval(1000)))
     due_ms = await until_due(world)
     await emptied(world, hand)
@@ -150,7 +151,8 @@ async def test_a_tick_adds_one_item_that_may_be_taken_at_once(world: World) -> N
     (grant,) = await hand.take(JOBS)
     assert name_of(grant.item) == f"nightly@{due_ms}"
     assert (grant.inputs, grant.contract, grant.width) == (b"i" * 100, b"c", 2)
-    assert (await world.item(JOBS, grant.item))["imp"] == "7"
+    stored = await world.item(JOBS, grant.item)
+    assert (stored["imp"], stored["rt"]) == ("7", "5 100 1000")
     authorized: list[Event] = [event for event in await world.log(JOBS) if event.item == grant.item]
     assert [event.kind for event in authorized][:2] == [EventKind.AUTHORIZED, EventKind.OFFERED]
     assert authorized[0].by == "ana"
@@ -158,7 +160,7 @@ async def test_a_tick_adds_one_item_that_may_be_taken_at_once(world: World) -> N
     assert (await hand.do(a_submit(grant))).code == "OK"
     mission = await world.store.mission(JOBS)
     assert mission is not None
-    assert (mission.total, mission.verified, mission.state) == (2, 1, "active")
+    assert (mission.total, mission.verified, mission.state) == (1, 1, "active")
     found = await view(world)
     assert (found.fired, found.last_ms, found.next_ms) == (1, due_ms, due_ms + 1000)
 
@@ -457,12 +459,8 @@ async def test_a_paused_account_gets_its_items_and_nobody_takes_them(world: Worl
 async def test_a_schedule_of_a_mission_that_has_ended_fires_no_more(world: World) -> None:
     await standing(world)
     await schedule(world.store, a_schedule(spec=Interval(1000)))
-    hand = await world.hand("ender", "hold")
-    (grant,) = await hand.take(JOBS, capability="hold")
-    await _ended(world)
-    await until_due(world)
-    with suppress(TreadleError):
-        await hand.do(a_submit(grant))
+    await commands.cancel(world.store, JOBS, None, actor="ana", reason="closed")
+    await world.pass_ms(1001)
     before = len(await world.log(JOBS))
     await world.authority.tick(0)
     await world.authority.tick(0)
@@ -472,13 +470,6 @@ async def test_a_schedule_of_a_mission_that_has_ended_fires_no_more(world: World
         await schedule(world.store, a_schedule("another"))
     assert caught.value.code == "INVALID_STATE_TRANSITION"
     assert await unschedule(world.store, JOBS, ScheduleId("nightly"), actor="ana")
-
-
-async def _ended(world: World) -> None:
-    """Says that the Mission has ended, as its record does."""
-    world.audited = False
-    record: bytes = await world.raw.hget(world.key("@groups"), JOBS)
-    await world.raw.hset(world.key("@groups"), JOBS, record.replace(b"active", b"ended", 1))
 
 
 async def test_a_halted_group_takes_its_schedules_out_of_the_way_of_others(world: World) -> None:
@@ -589,8 +580,9 @@ async def test_schedules_of_missions_with_hostile_names_are_their_own(world: Wor
     [
         (lambda new: replace(new, schedule=ScheduleId("x" * 241)), "schedule: 241 bytes, must be 1 to 240"),
         (lambda new: replace(new, schedule=ScheduleId("")), "schedule: 0 bytes"),
-        (lambda new: replace(new, item=a_new_item(after=["b"])), "item: after and deadline"),
-        (lambda new: replace(new, item=a_new_item(deadline_ms=5)), "item: after and deadline"),
+        (lambda new: replace(new, item=a_new_item(after=["b"])), "item: after, deadline and not_before"),
+        (lambda new: replace(new, item=a_new_item(not_before="+5")), "item: after, deadline and not_before"),
+        (lambda new: replace(new, item=a_new_item(deadline_ms=5)), "item: after, deadline and not_before"),
         (lambda new: replace(new, item=a_new_item(inputs=b"x" * (1 << 20) + b"x")), "inputs: 1,048,577 bytes"),
         (lambda new: replace(new, spec=Cron("0 0 */16 * MON#5")), "never fires"),
     ],

@@ -142,7 +142,7 @@ async def test_yielding_with_the_ownership_kept_gives_up_the_lease_only(world: W
     await world.pass_ms(5)
     outcome = await hand.do(a_yield(first, 1, b"half done"))
     item = await world.item()
-    assert (item["st"], item["own"], item["oe"], int(item["sby"])) == ("queued", "worker-1", "1", outcome.start_by_ms)
+    assert (item["st"], item["own"], item["oe"], int(item["sby"])) == ("queued", "worker-1", "1", outcome.at_ms)
     assert await hand.take() == [], "nobody else may take it"
     again = await hand.restarted(first)
     assert (again.ownership_epoch, again.checkpoint_number) == (1, 1)

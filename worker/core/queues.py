@@ -43,7 +43,6 @@ _BY_ITS_OWNER = frozenset(
         EventKind.CHECKPOINTED,
         EventKind.RELEASED,
         EventKind.SUBMITTED,
-        EventKind.FAILED,
     }
 )
 _KEPT = frozenset({ItemState.QUEUED, ItemState.ACTIVE})
@@ -144,6 +143,10 @@ class Queues:
                 raise _corrupt(event, f"Ownership Epoch {epoch} was given after {held.ownership_epoch}")
             self._drop(held)  # A higher Ownership Epoch ends this one, however the news came (R43).
             return
+        if kind is EventKind.FAILED and agent and agent != self.agent:
+            raise _corrupt(event, f"it is about Agent {agent}, but {self.agent} owns the item")
+        if kind is EventKind.FAILED and _number(event, "epoch") != held.ownership_epoch:
+            raise _corrupt(event, f"it cites Ownership Epoch {event.get('epoch')}, current is {held.ownership_epoch}")
         try:
             state = next_state(held.state, kind)
         except ValueError as error:

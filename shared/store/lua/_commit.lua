@@ -40,33 +40,16 @@ local function save_items(S, G)
   end
 end
 
-local function save_mission(S, G)
-  if not G.count then return end
-  local key = S.base .. G.name .. ':mission'
-  if G.ids then
-    T.many('RPUSH', S.base .. G.name .. ':items', G.ids)
-    T.many('HSET', key, G.mission)
-  end
-  local c = G.count
-  redis.call('HSET', key, 'total', T.int(c.total), 'verified', T.int(c.verified), 'failed', T.int(c.failed),
-    'cancelled', T.int(c.cancelled), 'live', T.int(c.live))
-  if not G.ended then return end
-  redis.call('HSET', key, 'state', G.ended, 'ended', T.int(S.now))
-  for _, client in ipairs(redis.call('SMEMBERS', S.base .. G.name .. ':wait')) do
-    T.push(S, client, G.name .. ' 0 0 ' .. T.int(G.seq + #G.events))
-  end
-  redis.call('DEL', S.base .. G.name .. ':wait')
-end
-
 function T.record(G)
-  return table.concat({ G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation }, ' ')
+  return table.concat({ G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation, G.form }, ' ')
 end
 
 -- Commits the plan. Afterwards `G.bad` says which Groups were halted, and nothing of theirs but that was written.
 function T.commit(S)
   open_logs(S)
   local W = { seqs = {}, groups = {}, members = {}, due = {}, undue = {}, held = {}, add = {}, del = {}, runs = {},
-    usage = {}, live = {}, touch = {}, dead = {} }
+    usage = {}, live = {}, touch = {}, dead = {},
+    park = {}, unpark = {} }
   for _, G in ipairs(S.order) do
     if G.bad then
       G.state = 'halted:' .. G.bad
@@ -74,8 +57,10 @@ function T.commit(S)
     else
       append(S, G)
       save_items(S, G)
-      save_mission(S, G)
+      T.save_mission(S, G)
+      T.remove_items(S, G)
       T.collect(S, G, W)
+      if G.gone then T.remove_group(S, G) end
     end
   end
   T.flush(S, W)

@@ -1,6 +1,6 @@
 -- The partition's share of a commit: what all Groups of the call change in shared keys, in few commands.
 
-local function into(lists, name)
+function T.into(lists, name)
   lists[name] = lists[name] or {}
   return lists[name]
 end
@@ -11,33 +11,6 @@ function T.halt(S, G, W)
   W.groups[#W.groups + 1] = T.record(G)
   local caps = redis.call('HGET', S.base .. G.name .. ':mission', 'caps')
   for _, cap in ipairs(T.words(caps)) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
-end
-
-local function collect_index(S, G, W)
-  for cap, keys in pairs(G.dels) do
-    for key in pairs(keys) do table.insert(into(W.del, cap), G.name .. ' ' .. key) end
-  end
-  for cap, keys in pairs(G.adds) do
-    local list = into(W.add, cap)
-    local before = #list
-    for key in pairs(keys) do
-      list[#list + 1] = '0'
-      list[#list + 1] = G.name .. ' ' .. key
-    end
-    if #list > before then
-      G.dir[cap] = 'live'
-      T.call_for(S, G, cap)
-      if not redis.call('ZSCORE', S.base .. '@dir:' .. cap, G.name) then
-        G.usage.entry_ms = S.now
-        G.touched = true
-      end
-    end
-  end
-  for cap in pairs(G.leftover) do T.call_for(S, G, cap) end
-  for cap, how in pairs(G.dir) do
-    if how == 'empty' then W.dead[cap .. ' ' .. G.name] = { cap, G.name }
-    else table.insert(into(how == 'live' and W.live or W.touch, cap), G.name) end
-  end
 end
 
 -- A durable Cursor never moves back.
@@ -70,11 +43,19 @@ local function collect_members(S, G, W)
   end
 end
 
+-- A Mission that was cancelled leaves every directory.
+local function close(S, G, W)
+  for _, cap in ipairs(T.words(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'))) do
+    W.dead[cap .. ' ' .. G.name] = { cap, G.name }
+  end
+end
+
 -- Gathers one Group's changes into the lists that `flush` writes.
 function T.collect(S, G, W)
-  collect_index(S, G, W)
+  T.collect_index(S, G, W)
   collect_members(S, G, W)
-  if G.fresh or G.ended then
+  if G.closes then close(S, G, W) end
+  if G.fresh or G.ended or G.changed then
     W.groups[#W.groups + 1] = G.name
     W.groups[#W.groups + 1] = T.record(G)
   end
@@ -86,12 +67,20 @@ function T.collect(S, G, W)
       W.undue[#W.undue + 1] = member
     end
   end
+  for id, holds in pairs(G.parked) do
+    if holds then
+      W.park[#W.park + 1] = T.int(S.now)
+      W.park[#W.park + 1] = G.name .. ' ' .. id
+    else
+      W.unpark[#W.unpark + 1] = G.name .. ' ' .. id
+    end
+  end
   for agent, items in pairs(G.held) do
-    for id, holds in pairs(items) do table.insert(into(W.held, agent), { holds, G.name .. ' ' .. id }) end
+    for id, holds in pairs(items) do table.insert(T.into(W.held, agent), { holds, G.name .. ' ' .. id }) end
   end
   for _, change in ipairs(G.runs) do
-    table.insert(into(W.runs, 'a:' .. G.account), change)
-    table.insert(into(W.runs, 'c:' .. G.class), change)
+    table.insert(T.into(W.runs, 'a:' .. G.account), change)
+    table.insert(T.into(W.runs, 'c:' .. G.class), change)
   end
   if #G.runs > 0 or G.touched then
     W.usage[#W.usage + 1] = 'g:' .. G.name

@@ -28,13 +28,15 @@ function T.load(S, names)
   if #rest > 0 then T.load(S, rest) end
 end
 
--- A Group in memory. `record` is "state weight account class incarnation".
+-- A Group in memory. `record` is "state weight account class incarnation form"; states: loading active ended cancelled
+-- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set).
 function T.group(S, name, seq, record, usage)
   local fields = T.words(record)
   local G = {
     name = name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
-    incarnation = fields[5], usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
+    incarnation = fields[5], form = fields[6], grown = fields[6] == 'open' or fields[6] == 'sealed', usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
+    parked = {}, rung = {}, doomed = {},
   }
   S.groups[name] = G
   S.order[#S.order + 1] = G

@@ -3,7 +3,8 @@
 --   impact, deadline, start-by seconds; dep unfinished dependencies, after/out: what it waits for / what waits for it,
 --   rel how many of `out` are released; oe own ses: Ownership Epoch, owner, its session; sby start-by;
 --   lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge estimate; ckn ckd: number and digest
---   of the Checkpoint, dg digest of the result or failure. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand
+--   of the Checkpoint, dg digest of the result or failure; nb not before, rt retry contract, fc failures and lp lost runs so
+--   far, hold why it is parked, cd digest of its content, act last action, wt somebody waits for its end. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand
 --   in the field when short, else in a key of their own with their length in `<name>x`. ct contract bytes.
 
 function T.item(S, G, id)

@@ -1,8 +1,9 @@
--- Offering, releasing dependents, giving back, and what becomes of a Mission when nothing of it can move any more.
+-- Offering, releasing dependents, giving back.
 
 -- Offers an item: from here on it may be taken.
 function T.offer(S, G, it, cause)
   if not it.key then T.put(it, 'key', T.sort_key(it, S.now)) end
+  T.put(it, 'nb', nil)
   T.put(it, 'st', 'offered')
   T.emit(S, G, 'work.offer.created', it.id, 'policy', { it.cap, cause })
   T.index(G, it, true)
@@ -31,18 +32,12 @@ end
 -- Gives an item back to everybody: its next acceptance gets a higher Ownership Epoch.
 function T.give_back(S, G, it, at, cause)
   T.disown(S, G, it, at)
-  T.put(it, 'own', nil)
-  T.offer(S, G, it, cause)
+  T.offer_to_all(S, G, it, cause)
 end
 
-function T.counts(S, G)
-  if G.count then return G.count end
-  local names = { 'total', 'verified', 'failed', 'cancelled', 'live' }
-  local values = redis.call('HMGET', S.base .. G.name .. ':mission', unpack(names))
-  G.count = {}
-  if not values[1] then G.bad = 'LOG_FOREIGN' end
-  for i, name in ipairs(names) do G.count[name] = tonumber(values[i] or '0') end
-  return G.count
+function T.offer_to_all(S, G, it, cause)
+  T.put(it, 'own', nil)
+  T.offer(S, G, it, cause)
 end
 
 -- Releases dependents of a verified item, as many as this call may; the rest is a pump that any tick continues.
@@ -57,7 +52,7 @@ function T.release(S, G, it)
     local left = tonumber(waiting.dep or '1') - 1
     T.put(waiting, 'dep', T.int(left))
     if left == 0 and waiting.st == 'open' then
-      T.offer(S, G, waiting, 'released')
+      T.offer_when_due(S, G, waiting, 'released')
       count.live = count.live + 1
     end
   end
@@ -70,20 +65,4 @@ function T.release(S, G, it)
     G.due[pump] = false
     count.live = count.live - 1
   end
-end
-
--- Ends the Mission when nothing of it can move by itself: approved in advance by its owner when all is verified
--- (design.md 5), else failed, and a pump cancels what still waits.
-function T.conclude(S, G)
-  if not G.count or G.count.live > 0 or G.state ~= 'active' then return end
-  if G.count.verified == G.count.total then
-    T.emit(S, G, 'mission.submitted_for_approval', '', 'policy', { '1' })
-    T.emit(S, G, 'mission.approved', '', 'policy', { 'when_verified' })
-    G.ended = 'approved'
-  else
-    T.emit(S, G, 'mission.terminated', '', 'policy', { T.int(G.count.failed) .. '-items-failed' })
-    G.ended = 'failed'
-    G.due['c ' .. G.name .. ' 0'] = S.now
-  end
-  G.state = 'ended'
 end

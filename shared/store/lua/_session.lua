@@ -1,4 +1,4 @@
--- Sessions: who is live in this partition, with which capabilities. A record is "epoch set ttl capability,capability".
+-- Sessions: who is live in this partition, with which capabilities. A record is "epoch set ttl slots capability,capability".
 
 -- A session that neither renews nor closes for this many lease TTLs is ended by a tick (design.md 3.12).
 T.SESSION_TTLS = 10
@@ -31,7 +31,7 @@ end
 function T.unregister(S, agent, epoch)
   local record = redis.call('HGET', S.base .. '@sessions', agent)
   if not record then return end
-  local current, set, _, capabilities = string.match(record, '^(%d+) (%S+) (%d+) (%S*)$')
+  local current, set, capabilities = string.match(record, '^(%d+) (%S+) %d+ %d+ (%S*)$')
   if epoch and current ~= epoch then return end
   count_set(S, set, capabilities, -1)
   redis.call('HDEL', S.base .. '@sessions', agent)
@@ -39,8 +39,18 @@ function T.unregister(S, agent, epoch)
   redis.call('ZREM', S.base .. '@due', 'x ' .. agent .. ' ' .. current)
 end
 
-function T.register(S, agent, epoch, ttl, set, capabilities)
-  redis.call('HSET', S.base .. '@sessions', agent, epoch .. ' ' .. set .. ' ' .. ttl .. ' ' .. capabilities)
+-- Slots of the largest live session that offers a capability.
+function T.largest(S, cap)
+  local most = 0
+  for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
+    local slots, capabilities = string.match(record, '^%d+ %S+ %d+ (%d+) (%S*)$')
+    if string.find(',' .. capabilities .. ',', ',' .. cap .. ',', 1, true) then most = math.max(most, tonumber(slots)) end
+  end
+  return most
+end
+
+function T.register(S, agent, epoch, ttl, slots, set, capabilities)
+  redis.call('HSET', S.base .. '@sessions', agent, table.concat({ epoch, set, ttl, slots, capabilities }, ' '))
   count_set(S, set, capabilities, 1)
   redis.call('ZADD', S.base .. '@due', T.int(S.now + T.SESSION_TTLS * tonumber(ttl)), 'x ' .. agent .. ' ' .. epoch)
 end

@@ -32,9 +32,9 @@ function T.drop_schedule(S, group, schedule)
   return redis.call('HDEL', S.base .. '@sched', group .. ' ' .. schedule)
 end
 
--- Whether a Mission still takes the items of schedules: it is active, and grows where it is of a kind that grows.
+-- Whether a Mission still takes the items of schedules.
 function T.grows(G)
-  return G.state == 'active' and (not G.form or G.form == 'open')
+  return G.state == 'active' and G.form == 'open'
 end
 
 -- The entry of a schedule is due. It is told to the caller, who alone can reckon what comes after this tick, and comes again

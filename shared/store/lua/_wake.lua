@@ -34,8 +34,7 @@ function T.hand_on(S, token)
     T.load(S, { group })
     if S.groups[group] and T.paused(S, S.groups[group], cap) then return end
   end
-  local left = redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')
-  if left == 0 then return end
+  if T.takeable(S, group, cap) == 0 then return end
   local sets = redis.call('HGET', S.base .. '@caps', cap) or ''
   local live = 0
   for _, set in ipairs(T.words(sets)) do
@@ -54,13 +53,18 @@ function T.ring_timer(S, head)
   redis.call('HSET', S.base .. '@meta', 'head', T.int(due))
 end
 
+-- How many items of a Group and capability may be taken now.
+function T.takeable(S, group, cap)
+  return redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')
+end
+
 -- The directory's line of a Group: what may be taken of a capability, and its service so far.
 function T.entry(S, group, cap, code)
   local G = S.groups[group]
   local low, high = '[' .. group .. ' ', '(' .. group .. '!'
   local paused = G and T.paused(S, G, cap)
   local open = G and G.state == 'active' and not paused
-  local count = open and redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, low, high) or 0
+  local count = open and T.takeable(S, group, cap) or 0
   -- The answer to a call that is repeated says what was so at its first time; what is there to take now goes first.
   if paused then code = 'PAUSED' elseif code == 'PAUSED' or (count > 0 and code == 'EMPTY') then code = nil end
   local first = count > 0 and redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, low, high, 'LIMIT', 0, 1)[1]

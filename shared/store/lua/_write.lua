@@ -76,6 +76,8 @@ function T.flush(S, W)
   T.many('ZADD', S.base .. '@due', W.due)
   T.many('ZREM', S.base .. '@due', W.undue)
   write_held(S, W)
+  T.many('ZADD', S.base .. '@parked', W.park)
+  T.many('ZREM', S.base .. '@parked', W.unpark)
   for cap, list in pairs(W.add) do T.many('ZADD', S.base .. '@take:' .. cap, list) end
   for cap, list in pairs(W.del) do T.many('ZREM', S.base .. '@take:' .. cap, list) end
   write_usage(S, W)

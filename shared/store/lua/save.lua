@@ -15,6 +15,7 @@ function T.checkpoint(S, G, it, number, digest, state)
   if #state > T.BYTES_MAX then return 'SCHEMA_VALIDATION_FAILED' end
   T.put(it, 'ckn', number)
   T.put(it, 'ckd', digest)
+  T.put(it, 'lp', nil)
   T.put_body(S, G, it, 'ck', state)
   return nil, false
 end

@@ -29,5 +29,6 @@ T.ops.submit = function(S, group, id, epoch, lease, digest, result)
   count.verified = count.verified + 1
   G.dir[it.cap] = G.dir[it.cap] or 'touch'
   T.release(S, G, it)
+  T.ended_item(S, G, it)
   T.outcome(S, G, 'OK', T.int(seq))
 end

@@ -18,7 +18,7 @@ function T.target(S, group, id)
   if code then return G, nil, code end
   local it = T.item(S, G, id)
   if not it then return G, nil, 'INVALID_COMMAND' end
-  return G, it
+  return G, it, G.state == 'cancelled' and 'INVALID_STATE_TRANSITION' or nil
 end
 
 function T.outcome(S, G, code, detail, lines)

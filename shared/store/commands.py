@@ -1,0 +1,48 @@
+"""What people and Coordinators have the store do to Missions and WorkItems: one transaction each, all safe to repeat.
+
+Refused carries the protocol's code: GROUP_NOT_FOUND, INVALID_COMMAND (no such item), INVALID_STATE_TRANSITION with
+`details["state"]`, ACTION_ID_COLLISION, LOG_FOREIGN. `actor` is the token of who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model import Added, GroupId, ItemId, NewItem
+from .loading import item_arguments, who_could
+from .store import Store
+
+
+async def add(store: Store, group: GroupId, items: Sequence[NewItem], *, actor: str) -> Added:
+    """Adds items to an open Mission, 256 at most; one that is there with the same digest counts as repeated.
+
+    All or none: Refused (ACTION_ID_COLLISION) where an id has other content, INVALID_STATE_TRANSITION where it is sealed.
+    """
+    answer = await store.call("add", store.partition_of(group), (group, 0, actor, *item_arguments(items)))
+    created, repeated = answer[1].split()
+    return Added(int(created), int(repeated), *who_could(answer[2:]))
+
+
+async def seal(store: Store, group: GroupId, *, actor: str) -> None:
+    """Ends an open Mission's growth: it ends by itself once nothing of it is left to do."""
+    await store.call("seal", store.partition_of(group), (group, actor))
+
+
+async def cancel(store: Store, group: GroupId, item: ItemId | None, *, actor: str, reason: str) -> str:
+    """Cancels a Mission, or one item of it; gives the state it is in now.
+
+    `cancelled`, or `failed` for an item that had failed and waited for another attempt, which it does not get now. `reason`
+    is a token.
+    """
+    answer = await store.call("cancel", store.partition_of(group), (group, item or "-", actor, reason))
+    return answer[2].decode()
+
+
+async def fail_item(store: Store, group: GroupId, item: ItemId, *, actor: str, digest: str, evidence: bytes) -> None:
+    """Fails an item that has not ended, for good, with Evidence (msgpack, 16 KiB at most) of that digest."""
+    await store.call("fail_item", store.partition_of(group), (group, item, actor, digest, evidence))
+
+
+async def retry(store: Store, group: GroupId, item: ItemId, *, actor: str, action: str) -> None:
+    """Offers a failed or parked item of an active Mission again; `action` is this command's id: repeated, it does nothing."""
+    await store.call("retry", store.partition_of(group), (group, item, actor, action))

@@ -1,0 +1,52 @@
+"""How new Missions and items travel: in chunks, as arguments, and what their receipts say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..model import Capability, NewItem, NewMission
+
+CHUNK_ITEMS, CHUNK_BYTES = 256, 4 << 20
+"""Of one call: what the scripts allow an item count, and less than what they allow in bytes, for the server's sake."""
+
+Arguments = list[str | bytes | int | float]
+
+
+def chunks_of(items: Sequence[NewItem]) -> list[list[NewItem]]:
+    """The items in calls' worths, in their order; the same every time, since a load is taken up where it stopped."""
+    chunks: list[list[NewItem]] = []
+    size = 0
+    for item in items:
+        size += len(item.inputs)
+        if not chunks or len(chunks[-1]) == CHUNK_ITEMS or size > CHUNK_BYTES:
+            chunks.append([])
+            size = len(item.inputs)
+        chunks[-1].append(item)
+    return chunks
+
+
+def mission_arguments(mission: NewMission, form: str) -> Arguments:
+    """The arguments of `create.lua` for the Mission itself; `form` as it says."""
+    return [
+        *(mission.group, mission.digest, mission.actor, mission.objective, mission.account, repr(mission.weight)),
+        *(mission.priority_class, mission.deadline_ms, mission.keep_results_s * 1000, form, len(mission.items)),
+    ]
+
+
+def item_arguments(items: Sequence[NewItem]) -> Arguments:
+    """The arguments of items, as `lua/_plan.lua` reads them."""
+    return list(_arguments(items))
+
+
+def _arguments(items: Sequence[NewItem]) -> Iterator[str | bytes | int | float]:
+    for item in items:
+        yield from (item.item, item.capability, item.width, item.urgency.value, item.business_impact)
+        yield from (item.deadline_ms, item.start_by_s, item.not_before, item.retry, item.digest)
+        yield from (" ".join(item.after), item.inputs, item.contract)
+
+
+def who_could(said: Sequence[bytes]) -> tuple[tuple[Capability, ...], dict[Capability, int]]:
+    """What a receipt says of the live Workers: capabilities nobody offers, and those whose largest Worker is too narrow."""
+    narrow = (pair.split(":") for pair in said[1].decode().split())
+    missing = tuple(Capability(name) for name in said[0].decode().split())
+    return missing, {Capability(name): int(slots) for name, slots in narrow}

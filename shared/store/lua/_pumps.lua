@@ -1,0 +1,79 @@
+-- What ticks carry on, a chunk a call: withdrawn and outdated items, unfinished loads, silent sessions.
+
+-- A page of a Mission's items from a position on, and the position behind it: a place in the list, or of a Mission that
+-- grew the sequence of the last one, for there items go while others stay.
+local function page(S, G, from)
+  local key = S.base .. G.name
+  if not G.grown then
+    local ids = redis.call('LRANGE', key .. ':items', from, from + S.release_left - 1)
+    return ids, from + #ids
+  end
+  local flat, ids = redis.call('ZRANGEBYSCORE', key .. ':jobs', '(' .. T.int(from), '+inf', 'WITHSCORES', 'LIMIT', 0,
+    S.release_left), {}
+  for i = 1, #flat, 2 do ids[#ids + 1] = flat[i] end
+  return ids, tonumber(flat[#flat] or '0')
+end
+
+-- c: the items of an ended Mission that have not ended are cancelled, and their Workers told.
+function T.pump_cancel(S, G, from, member)
+  local ids, next_from = page(S, G, from)
+  G.due[member] = false
+  if #ids == 0 then return end
+  local reason = G.state == 'cancelled' and 'mission_cancelled' or 'mission_failed'
+  for _, id in ipairs(ids) do
+    local it = T.named(S, G, id)
+    if not it then return end
+    if (it.st ~= 'verified' and it.st ~= 'failed' and it.st ~= 'cancelled') or T.is_retrying(it) then
+      T.cancel_item(S, G, it, 'policy', reason)
+    end
+  end
+  S.release_left = S.release_left - #ids
+  G.due['c ' .. G.name .. ' ' .. T.int(next_from)] = S.now
+end
+
+-- z: the time for which an ended Mission's items were kept is over: the items go, the Mission says that they are gone.
+function T.pump_expire(S, G, member)
+  local ids = page(S, G, 0)
+  G.due[member] = #ids > 0 and S.now or false
+  G.doomed, G.expired = ids, #ids == 0
+  S.release_left = S.release_left - #ids
+end
+
+-- e: the same for one item of a Mission that grew.
+function T.expire_item(S, G, it, member)
+  G.due[member] = false
+  local count, ended = T.counts(S, G), it.st == 'verified' or it.st == 'cancelled' or (it.st == 'failed' and not it.nb)
+  if not ended then return end
+  count.total, count[it.st] = count.total - 1, count[it.st] - 1
+  G.doomed[#G.doomed + 1] = it.id
+end
+
+-- u: a load that was never sealed is removed as if it had not been.
+function T.pump_unload(S, G, member)
+  G.due[member] = false
+  if G.state ~= 'loading' then return end
+  local ids = page(S, G, 0)
+  for _, id in ipairs(ids) do
+    local it = T.named(S, G, id)
+    if not it then return end
+    if it.st == 'offered' then T.index(G, it, false) end
+    T.unhold(G, it)
+  end
+  G.doomed, G.gone = ids, #ids == 0
+  S.release_left = S.release_left - #ids
+  if #ids > 0 then G.due[member] = S.now end
+end
+
+-- x: a session that was silent for too long is ended like one that closes.
+function T.silence(S, agent, epoch, member)
+  local due = redis.call('ZSCORE', S.base .. '@due', member)
+  if not due or tonumber(due) > S.now then return end
+  local record = redis.call('HGET', S.base .. '@sessions', agent)
+  if not record or string.match(record, '^%d+') ~= epoch then
+    S.strays[#S.strays + 1] = { S.base .. '@due', member }
+  elseif S.release_left > 0 then
+    local done, looked = T.abandon(S, agent, epoch, 'silent', S.release_left)
+    S.release_left = S.release_left - looked
+    if done then S.silent[#S.silent + 1] = { agent, epoch } end
+  end
+end

@@ -1,0 +1,42 @@
+-- Attempts: when an item is tried again, and when it is not any more (protocol R49; design.md 3.8).
+
+-- Runs lost without a new Checkpoint after which an item is parked: it seems to kill its Worker (design.md 4, poison).
+T.LAPSES_MAX = 5
+T.RETRY = '3 1000 300000'
+
+-- How long the n-th wait between two attempts is: "retries first_ms most_ms" of the contract, doubling.
+local function backoff(it, n)
+  local _, first, most = string.match(it.rt or T.RETRY, '^(%d+) (%d+) (%d+)$')
+  return math.min(tonumber(most), tonumber(first) * 2 ^ math.min(n - 1, 40))
+end
+
+-- When a failed attempt is made again; nil where the contract grants no more, or not before the item's deadline.
+function T.retry_at(S, it)
+  local failures = tonumber(it.fc or '0') + 1
+  if failures > tonumber(string.match(it.rt or T.RETRY, '^%d+')) then return nil end
+  local at = S.now + backoff(it, failures)
+  if it.dl and at > tonumber(it.dl) then return nil end
+  return at
+end
+
+-- Offers an item that waits for nothing else, now or when its time has come.
+function T.offer_when_due(S, G, it, cause)
+  local at = tonumber(it.nb or '0')
+  if at > S.now then G.due['n ' .. G.name .. ' ' .. it.id] = at else T.offer(S, G, it, cause) end
+end
+
+-- A run of `it` was lost with its Worker: it is offered again at once the first time, later after a wait, and in the end
+-- parked, where only a person takes it out. The caller has ended its ownership.
+function T.after_loss(S, G, it)
+  local lost = tonumber(it.lp or '0') + 1
+  T.put(it, 'lp', T.int(lost))
+  T.put(it, 'own', nil)
+  T.put(it, 'st', 'open')
+  if lost >= T.LAPSES_MAX then
+    T.put(it, 'hold', 'POISON')
+    G.parked[it.id] = true
+    return T.emit(S, G, 'work.parked', it.id, 'policy', { 'POISON', T.int(lost) })
+  end
+  if lost > 1 then T.put(it, 'nb', T.int(S.now + backoff(it, lost - 1))) end
+  T.offer_when_due(S, G, it, 'lapsed')
+end

@@ -1,0 +1,27 @@
+-- retry: Offers a failed or parked WorkItem again, now, with all its attempts before it. Idempotent by its action id.
+-- keys: the partition's @meta
+-- args: replid group item actor action
+-- bound: one item
+-- flags: none
+-- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND INVALID_STATE_TRANSITION
+-- events: work.offer.created
+--
+-- A Mission that has ended is final (MSN-002): what it left is done in another one. The reply: envelope, "done" or "repeated".
+T.calls.retry = function(keys, a)
+  local S, refused, G = T.command(keys, a)
+  if refused then return refused end
+  local it
+  it, refused = T.commanded(S, G, a)
+  if refused then return refused end
+  if it.act == a[5] then return { T.envelope(S), 'repeated' } end
+  if G.state ~= 'active' or (it.st ~= 'failed' and not it.hold) then return T.not_in(G, it) end
+  if it.st == 'failed' and not T.is_retrying(it) then
+    G.count.failed, G.count.live = G.count.failed - 1, G.count.live + 1
+    G.due['e ' .. G.name .. ' ' .. it.id] = false
+  end
+  T.unhold(G, it)
+  for _, field in ipairs({ 'fc', 'lp', 'own' }) do T.put(it, field, nil) end
+  T.put(it, 'act', a[5])
+  T.offer(S, G, it, 'retried')
+  return T.answered(S, G, 'done')
+end

@@ -1,0 +1,33 @@
+-- seal: Ends the growth of a Mission: one that was loaded becomes active, an open one ends with what it has.
+-- keys: the partition's @meta
+-- args: replid group actor
+-- bound: as many entries as the Mission has capabilities
+-- flags: allow-oom
+-- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_STATE_TRANSITION
+-- events: mission.sealed mission.submitted_for_approval mission.approved mission.terminated
+--
+-- The reply: envelope, "1" where it was sealed before, else "0". A terminal Mission that was never open is refused only
+-- while it is not sealed; a sealed one answers "1" for ever.
+local function list(S, G)
+  G.due['u ' .. G.name .. ' 0'] = false
+  G.usage.entry_ms, G.touched = S.now, true
+  for _, cap in ipairs(T.words(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'))) do
+    if T.takeable(S, G.name, cap) > 0 then
+      G.dir[cap] = 'live'
+      T.call_for(S, G, cap)
+    end
+  end
+end
+
+T.calls.seal = function(keys, a)
+  local S, refused, G = T.command(keys, a, true)
+  if refused then return refused end
+  if G.state ~= 'loading' and G.form ~= 'open' then return { T.envelope(S), '1' } end
+  if G.state == 'cancelled' then return T.not_in(G) end
+  if G.state == 'loading' then list(S, G) end
+  G.form = G.form == 'open' and 'sealed' or 'whole'
+  G.state, G.changed, G.mission, G.ids = 'active', true, { 'state', 'active', 'form', G.form }, {}
+  T.emit(S, G, 'mission.sealed', '', a[3], { T.int(G.count.total) })
+  T.conclude(S, G)
+  return T.answered(S, G, '0')
+end

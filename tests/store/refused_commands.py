@@ -1,0 +1,170 @@
+"""The table of refusals, continued: what people have the store do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from builders import GROUP, a_new_mission
+from store.refused import HALT, Call, plain, refusal
+from store.world import World, a_submit
+from treadle.shared.model import GroupId
+
+COMMANDS: dict[str, Sequence[Any]] = {
+    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", ""),
+    "seal": ("ana",),
+    "cancel": ("a", "ana", "reason"),
+    "fail_item": ("a", "ana", "digest", "evidence"),
+    "retry": ("a", "ana", "action"),
+}
+"""What each is called with behind the Group."""
+
+
+def command(world: World, name: str, *arguments: Any, group: str = GROUP) -> Call:
+    return plain(world, name, world.store.replid, group, *(arguments or COMMANDS[name]))
+
+
+async def growing(world: World) -> GroupId:
+    """An open Mission with one item that has failed: whatever the command, it changes something."""
+    mission = replace(a_new_mission(GROUP), items=(), open=True)
+    group = (await world.store.create(mission)).group
+    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "")()
+    return group
+
+
+def _each(case: Callable[[str], Callable[[World], Awaitable[Call]]], code: str, *changes: str) -> None:
+    for name in COMMANDS:
+        refusal(name, code, *changes)(case(name))
+
+
+def _of_an_unknown_group(name: str) -> Callable[[World], Awaitable[Call]]:
+    async def an_unknown_group(world: World) -> Call:
+        return command(world, name, group="nowhere")
+
+    return an_unknown_group
+
+
+_each(_of_an_unknown_group, "GROUP_NOT_FOUND")
+
+
+def _of_a_foreign_log(name: str) -> Callable[[World], Awaitable[Call]]:
+    async def a_foreign_log(world: World) -> Call:
+        await growing(world)
+        if name == "retry":
+            await command(world, "fail_item")()
+        await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id="99-0")
+        return command(world, name)
+
+    return a_foreign_log
+
+
+def _of_a_reborn_log(name: str) -> Callable[[World], Awaitable[Call]]:
+    async def a_reborn_log(world: World) -> Call:
+        await growing(world)
+        if name == "retry":
+            await command(world, "fail_item")()
+        await world.raw.delete(world.key(f"{GROUP}:log"))
+        return command(world, name)
+
+    return a_reborn_log
+
+
+_each(_of_a_foreign_log, "LOG_FOREIGN", *HALT)
+_each(_of_a_reborn_log, "LOG_REBORN", *HALT)
+
+
+def _of_an_unknown_item(name: str) -> Callable[[World], Awaitable[Call]]:
+    async def an_unknown_item(world: World) -> Call:
+        await growing(world)
+        return command(world, name, "nobody", *COMMANDS[name][1:])
+
+    return an_unknown_item
+
+
+for _name in ("cancel", "fail_item", "retry"):
+    refusal(_name, "INVALID_COMMAND")(_of_an_unknown_item(_name))
+
+
+def _of_a_verified_item(name: str) -> Callable[[World], Awaitable[Call]]:
+    async def a_verified_item(world: World) -> Call:
+        await growing(world)
+        hand = await world.hand()
+        await hand.do(a_submit(await hand.started()))
+        return command(world, name)
+
+    return a_verified_item
+
+
+for _name in ("cancel", "fail_item", "retry"):
+    refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_verified_item(_name))
+
+
+@refusal("cancel", "INVALID_STATE_TRANSITION")
+async def a_mission_that_ended(world: World) -> Call:
+    await growing(world)
+    await command(world, "fail_item")()
+    await command(world, "seal")()
+    return command(world, "cancel", "-", "ana", "reason")
+
+
+@refusal("seal", "INVALID_STATE_TRANSITION")
+async def a_cancelled_mission_is_sealed(world: World) -> Call:
+    await growing(world)
+    await command(world, "cancel", "-", "ana", "reason")()
+    return command(world, "seal")
+
+
+@refusal("fail_item", "SCHEMA_VALIDATION_FAILED")
+async def evidence_beyond_its_bound(world: World) -> Call:
+    await growing(world)
+    return command(world, "fail_item", "a", "ana", "digest", "e" * 16_385)
+
+
+@refusal("add", "ACTION_ID_COLLISION")
+async def an_item_with_other_content(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "")
+
+
+@refusal("add", "INVALID_STATE_TRANSITION")
+async def a_sealed_mission_is_added_to(world: World) -> Call:
+    await world.mission()
+    return command(world, "add")
+
+
+@refusal("add", "INVALID_STATE_TRANSITION")
+async def a_chunk_for_what_is_not_loaded(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 1, *COMMANDS["add"][1:])
+
+
+@refusal("add", "REVISION_CONFLICT")
+async def a_chunk_too_far(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600)
+    await plain(world, "create", world.store.replid, *mission)()
+    return command(world, "add", 2, *COMMANDS["add"][1:])
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def nothing_is_added(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana")
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def what_is_added_waits_for_nobody_known(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "")
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def a_chunk_that_is_no_number(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", "one", *COMMANDS["add"][1:])
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def an_unknown_form(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "heap", 1)
+    return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][2:])
