@@ -169,6 +169,10 @@ class Tenure:
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
             if isinstance(operation, Save | Yield):
                 self._saved(operation, outcome)
+            if isinstance(operation, Start) and outcome.code == "PAUSED":
+                # Given back at once: it would only lapse here, and after the pause anybody may run it.
+                release = Release(operation.group, operation.item, operation.epoch, "paused")
+                self.lanes.ask(turn.partition, release, Ticket())
             for grant in outcome.grants:
                 granted += 1
                 self._granted(grant, asked_s)

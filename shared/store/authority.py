@@ -13,6 +13,7 @@ from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
 from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn, wake_token
 from .store import FencedCall, Store
+from .timetable import fire_due, parse_due
 
 TICK_MAX = 256
 RENEW_MAX = 256
@@ -121,9 +122,12 @@ class Authority:
         ]
 
     async def tick(self, partition: int, *, most: int = TICK_MAX) -> tuple[Envelope, int]:
-        """Carries out what is due in a partition; gives the envelope and how many entries that were."""
+        """Carries out what is due in a partition, schedules included; gives the envelope and how many entries that were."""
         reply = await self.store.call("tick", partition, (most,))
-        return Envelope.parse(reply[0]), int(reply[1])
+        envelope = Envelope.parse(reply[0])
+        if reply[2]:
+            envelope = await fire_due(self.store, parse_due(reply[2]), envelope)
+        return envelope, int(reply[1])
 
     async def look(self, since: dict[int, int], capabilities: Sequence[Capability]) -> dict[int, Look]:
         """The directory's changes of each partition since the version known of it (0: everything), one page each."""

@@ -84,6 +84,14 @@ def body(base_: str, group: GroupId, item_: str, name: str) -> str:
     return f"{base_}{group}:{name}:{item_}"
 
 
+def pause(base_: str) -> str:
+    return f"{base_}@pause"
+
+
+def schedules(base_: str) -> str:
+    return f"{base_}@sched"
+
+
 def parked(base_: str) -> str:
     return f"{base_}@parked"
 

@@ -37,6 +37,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "look": ("replid", "since", "paging", "capability", "..."),
     "read": ("replid", "group", "item", "body", "..."),
     "watch": ("replid", "group", "item", "client", "ttl_ms"),
+    "schedule": (
+        *("replid", "verb", "group", "schedule", "actor", "digest", "due_ms", "missed", "spec"),
+        *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract"),
+    ),
+    "fire": ("replid", "group", "schedule", "due_ms", "next_ms", "skipped"),
+    "pause": ("replid", "verb", "what", "actor", "after"),
     "take": ("group", "capability", "most", "tag"),
     "start": ("group", "item", "epoch"),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),

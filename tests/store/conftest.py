@@ -20,10 +20,10 @@ from treadle.shared.testing.store import FakeEndpoint
 
 TOKEN = r"[A-Za-z0-9_.~%-]+"
 STAYS = re.compile(
-    r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|store|parked)"
+    r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|store|parked|pause|sched)"
     rf"|@(take|dir|tomb|wake|held):{TOKEN}"
     rf"|{TOKEN}:(log|mission|items|jobs)"
-    rf"|{TOKEN}:(i|in|ck|rs|fl):{TOKEN}"
+    rf"|{TOKEN}:(i|in|ck|rs|fl|sc):{TOKEN}"
 )
 """What may stand without an expiry, by what follows the tag: nothing else may."""
 EXPIRES = re.compile(rf"@inbox:{TOKEN}|{TOKEN}:wait|{TOKEN}:w:{TOKEN}")

@@ -167,6 +167,32 @@ async def a_65th_client_watches(world: World) -> Call:
     return plain(world, "watch", world.store.replid, GROUP, "-", "client-64", 60_000)
 
 
+def _pause(world: World, verb: str, what: str) -> Call:
+    return plain(world, "pause", world.store.replid, verb, what, "ana", "-")
+
+
+@refusal("pause", "GROUP_NOT_FOUND")
+async def an_unknown_mission_is_paused(world: World) -> Call:
+    return _pause(world, "pause", "g:nowhere")
+
+
+@refusal("pause", "SCHEMA_VALIDATION_FAILED")
+async def something_nobody_knows_is_paused(world: World) -> Call:
+    return _pause(world, "pause", "x:acme")
+
+
+@refusal("pause", "SCHEMA_VALIDATION_FAILED")
+async def neither_paused_nor_resumed(world: World) -> Call:
+    return _pause(world, "stop", "all")
+
+
+@refusal("pause", "BACKPRESSURE")
+async def a_1025th_pause(world: World) -> Call:
+    await world.raw.hset(world.key("@pause"), mapping={f"a:x{number}": "ana 1" for number in range(1024)})
+    await world.raw.hset(world.key("@meta"), "paused", 1024)
+    return _pause(world, "pause", "all")
+
+
 # --- sessions ---
 
 

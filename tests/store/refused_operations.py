@@ -11,6 +11,7 @@ from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_star
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.store import Operation
+from treadle.shared.store.controls import pause
 
 Make = Callable[[Grant], Operation]
 OPERATIONS: dict[str, Make] = {
@@ -211,12 +212,18 @@ async def the_mission_has_ended(world: World) -> Call:
 
 
 @refusal("take", "PAUSED", *LANE)
-async def a_paused_group(world: World) -> Call:
+async def taken_while_it_is_paused(world: World) -> Call:
     await world.mission()
     hand = await world.hand()
-    await world.raw.hset(world.key("@groups"), GROUP, "paused 1 acme standard 1")
-    world.audited = False
+    await pause(world.store, "all", actor="ana")
     return lambda: outcome_of(hand, a_take())
+
+
+@refusal("start", "PAUSED", *LANE)
+async def started_while_it_is_paused(world: World) -> Call:
+    hand, grant = await _ready(world, "start")
+    await pause(world.store, "account:acme", actor="ana")
+    return lambda: outcome_of(hand, a_start(grant))
 
 
 @refusal("take", "LOG_FOREIGN", *LANE)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from builders import a_new_item, a_new_mission
+from store.scheduled import DAY_MS, a_schedule
 from store.world import (
     PREFIX,
     Dump,
@@ -24,10 +25,14 @@ from store.world import (
 )
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant
+from treadle.shared.schedules import Due, Interval, Missed, spec_text
 from treadle.shared.store import Authority, Operation, Store, TurnReply, commands
+from treadle.shared.store.controls import pause, resume
+from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
 T = TypeVar("T")
 ATTEMPTS_MAX = 4
+SOON_MS = 1000
 TTL_MS = 150
 """Of the lease that lapses; its session is silent only after ten times this."""
 
@@ -107,10 +112,30 @@ class Day:
         reply = await self.turn(hand, a_take("day-1"), a_take("day-2"), slots=1, ahead=1)
         (last,) = reply.outcomes[0].grants
         await insist(lambda: store.call("watch", 0, (first.group, "-", "client", 60_000)))
-        await self.turn(hand, a_submit(last))
+        for command in (pause, pause, resume):
+            await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
+        await self._on_schedule(world, store)
+        reply = await self.turn(hand, a_take("day-5"), slots=1)
+        (fired,) = reply.outcomes[0].grants
+        await self.turn(hand, a_submit(last), a_submit(fired))
         for closing in (rival, sleeper, hand):
             await insist(closing.close)
         await self._tick(authority)
+
+    async def _on_schedule(self, world: World, store: Store) -> None:
+        """A schedule is made, replaced, deleted, made anew; it fires once and is deleted."""
+        await insist(lambda: store.create(replace(a_new_mission("day-5"), items=(), open=True)))
+        new = a_schedule("due", group="day-5", spec=Interval(DAY_MS, 1))
+        await insist(lambda: schedule(store, new))
+        await insist(lambda: schedule(store, replace(new, spec=Interval(2 * DAY_MS, 1)), replace=True))
+        await insist(lambda: unschedule(store, new.group, new.schedule, actor="ana"))
+        made = await insist(lambda: schedule(store, replace(new, spec=Interval(SOON_MS))))
+        (listed,) = await insist(lambda: schedules(store))
+        due = Due(new.group, new.schedule, made.next_ms, Missed.ONE, spec_text(listed.spec))
+        await world.pass_ms(SOON_MS)
+        # Fired, not ticked: a tick whose answer is lost is made up for two seconds later, and this day compares times.
+        await insist(lambda: fire(store, due, now_ms=due.due_ms))
+        await insist(lambda: unschedule(store, new.group, new.schedule, actor="ana"))
 
     async def _command(self, store: Store) -> None:
         """What people have done: a Mission loaded in chunks, one that grows; items cancelled, failed, tried again."""

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.contracts import OPERATIONS, contracts
+from store.scheduled import a_schedule, standing
 from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_submit, a_yield
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
+from treadle.shared.schedules import Interval
 from treadle.shared.store import Store, commands
 from treadle.shared.store.connection import Call
+from treadle.shared.store.timetable import schedule
 
 Happy = Callable[[World], Awaitable[None]]
 
@@ -168,8 +171,16 @@ async def _tick(world: World) -> None:
         await world.authority.tick(0)
 
 
+async def _fire(world: World) -> None:
+    await standing(world)
+    await schedule(world.store, a_schedule(spec=Interval(1000)))
+    await world.pass_ms(1000)
+    await world.authority.tick(0)
+
+
 HAPPY: dict[str, Happy] = {
     "create": _create,
+    "fire": _fire,
     "install_session": _install_session,
     "close_session": _close_session,
     "add": _add,

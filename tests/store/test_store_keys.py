@@ -12,6 +12,7 @@ import pytest
 from builders import a_new_item, a_new_mission
 from redis.crc import key_slot
 from servers import LEGS
+from store.scheduled import HOUR_MS, a_schedule
 from store.world import (
     PREFIX,
     Hand,
@@ -26,9 +27,12 @@ from store.world import (
 )
 from treadle.shared.model import AgentId, Capability, Grant, GroupId
 from treadle.shared.names import name_of, token
+from treadle.shared.schedules import Interval
 from treadle.shared.store import commands
+from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.library import build
+from treadle.shared.store.timetable import schedule, schedules, unschedule
 
 HOSTILE = (
     *(
@@ -72,6 +76,10 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         elif number % 3 == 0:
             hand = await world.hand(agent, NARROW, nonce="next")
         partition = world.store.partition_of(group)
+        for what in (f"account:{name}", f"mission:{name}", f"capability:{NARROW}"):
+            await pause(world.store, what, actor=name)
+            await hand.turn(a_take(group, capability=NARROW), partition=partition, token=f"{NARROW} {group} 0")
+            await resume(world.store, what, actor=name)
         for requeued in hand.requeued:
             one = await hand.restarted(requeued)
         if number % 6 == 2:
@@ -100,6 +108,15 @@ async def _commanded(world: World, name: str) -> None:
     ]
     await commands.add(world.store, group, items, actor=token(name, field="actor"))
     actor = token(name, field="actor")
+    new = a_schedule(token(name[:120], field="schedule"), group=group, spec=Interval(HOUR_MS, 1))
+    await schedule(world.store, new)
+    item = (WIDE, 1, "normal", 0, 60, "-", b"i" * 100, b"")
+    past = ("replace", group, new.schedule, actor, "digest", 1, "one", "every%203600000%201", *item)
+    await world.store.call("schedule", world.store.partition_of(group), past)
+    await world.authority.tick(world.store.partition_of(group))
+    (view,) = await schedules(world.store, group)
+    assert view.fired == 1
+    await unschedule(world.store, group, new.schedule, actor=name)
     await world.store.call("watch", world.store.partition_of(group), (group, items[0].item, "client", 60_000))
     await commands.fail_item(world.store, group, items[0].item, actor=actor, digest="d", evidence=b"e" * 100)
     await commands.retry(world.store, group, items[0].item, actor=actor, action=actor)
@@ -173,12 +190,12 @@ LINE = re.compile(rb"\+\d+\.\d+ \[\d+ (\S+)\] (.*)")
 WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 NO_KEY = frozenset({"TIME"})
 _FIRST_ARGUMENT = """
-    DEL EXISTS GET SET HDEL HGET HGETALL HINCRBY HKEYS HMGET HSET HVALS LLEN LRANGE LTRIM PEXPIRE RPUSH SADD SCARD
-    SISMEMBER SMEMBERS XADD ZADD ZCARD ZLEXCOUNT ZPOPMIN ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREM ZSCORE
+    DEL EXISTS GET SET HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET HSET HSETNX HVALS LLEN LRANGE LTRIM PEXPIRE
+    RPUSH SADD SCARD SISMEMBER SMEMBERS XADD ZADD ZCARD ZLEXCOUNT ZPOPMIN ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREM ZSCORE
 """
 FIRST_ARGUMENT = frozenset(_FIRST_ARGUMENT.split())
 """Commands of which the first argument is the one key."""
-_WRITES = "DEL SET HDEL HINCRBY HSET LTRIM PEXPIRE RPUSH SADD XADD ZADD ZPOPMIN ZREM"
+_WRITES = "DEL SET HDEL HINCRBY HSET HSETNX LTRIM PEXPIRE RPUSH SADD XADD ZADD ZPOPMIN ZREM"
 WRITES = frozenset(_WRITES.split())
 
 

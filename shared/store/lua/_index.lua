@@ -23,7 +23,7 @@ function T.collect_index(S, G, W)
     end
     if #list > before and G.state ~= 'loading' then
       G.dir[cap] = 'live'
-      S.rings[cap] = G.name
+      T.call_for(S, G, cap)
       if not redis.call('ZSCORE', S.base .. '@dir:' .. cap, G.name) then
         G.usage.entry_ms = S.now
         G.touched = true
@@ -34,7 +34,7 @@ function T.collect_index(S, G, W)
     if how == 'check' then G.dir[cap] = is_emptied(S, G, cap) and 'empty' or 'touch' end
     if how == 'check' and G.dir[cap] == 'empty' then T.leave(G) end
   end
-  for cap in pairs(G.leftover) do S.rings[cap] = G.name end
+  for cap in pairs(G.leftover) do T.call_for(S, G, cap) end
   for cap, how in pairs(G.dir) do
     if how == 'empty' then W.dead[cap .. ' ' .. G.name] = { cap, G.name }
     else table.insert(T.into(how == 'live' and W.live or W.touch, cap), G.name) end

@@ -64,7 +64,8 @@ local function write_directory(S, W)
     redis.call('ZADD', tombs, version, dead[2])
     if redis.call('ZCARD', tombs) > T.TOMBS_MAX then
       local pruned = redis.call('ZPOPMIN', tombs, T.TOMBS_MAX / 2)
-      redis.call('HSET', S.base .. '@meta', 'floor', pruned[#pruned])
+      local floor = tonumber(redis.call('HGET', S.base .. '@meta', 'floor') or '0')
+      redis.call('HSET', S.base .. '@meta', 'floor', T.int(math.max(floor, tonumber(pruned[#pruned]))))
     end
   end
   redis.call('HSET', S.base .. '@meta', 'version', version)

@@ -14,7 +14,7 @@ local function list(S, G)
   for _, cap in ipairs(T.words(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'))) do
     if T.takeable(S, G.name, cap) > 0 then
       G.dir[cap] = 'live'
-      S.rings[cap] = G.name
+      T.call_for(S, G, cap)
     end
   end
 end

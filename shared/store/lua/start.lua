@@ -3,7 +3,7 @@
 -- args: group item epoch
 -- bound: one item
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION PAUSED
 -- events: work.started
 T.arity.start = 3
 
@@ -25,6 +25,7 @@ T.ops.start = function(S, group, id, epoch)
   code = code or T.stale_owner(S, it, epoch)
   code = code or (it.st ~= 'queued' and 'INVALID_STATE_TRANSITION')
   code = code or (tonumber(it.sby) <= S.now and 'WORK_STALE_OWNERSHIP')
+  code = code or (T.paused(S, G, it.cap) and 'PAUSED')
   if code then return T.outcome(S, G, code) end
   local seq = T.start(S, G, it)
   G.dir[it.cap] = G.dir[it.cap] or 'touch'

@@ -58,7 +58,7 @@ end
 
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
-  local code = T.closed(G) or (G.state == 'paused' and 'PAUSED') or (G.state ~= 'active' and 'EMPTY')
+  local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or (T.paused(S, G, cap) and 'PAUSED')
   if code then return T.outcome(S, G, code) end
   local limit = math.min(tonumber(most), 64)
   local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0

@@ -7,7 +7,7 @@
 -- events: work.lease_lapsed work.offer.created work.parked work.cancelled work.retries_ended work.released mission.terminated
 --
 -- Any process may call it at any time: an entry is carried out only where Redis' clock is past what the item itself says.
--- The reply: envelope, number of entries that were due (a pump that had no room left waits for the next tick).
+-- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`.
 
 -- l, s: the lease or the start-by deadline of an item passed: its ownership ends, it is offered again at once.
 local function lapse(S, G, it, kind, member)
@@ -53,8 +53,8 @@ local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
   if kind == 'x' then return T.silence(S, name, id, member) end
   local G = S.groups[name]
-  if T.closed(G) then
-    S.aside[#S.aside + 1] = member
+  if T.closed(G) then S.aside[#S.aside + 1] = member
+  elseif kind == 'f' then T.come_due(S, G, id, member)
   elseif kind == 'l' or kind == 's' then
     lapse(S, G, T.named(S, G, id), kind, member)
   elseif kind == 'n' then
@@ -67,7 +67,7 @@ end
 T.calls.tick = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
-  S.silent, S.aside = {}, {}
+  S.silent, S.aside, S.fires = {}, {}, {}
   local most = math.min(tonumber(a[2]), 256)
   local due = redis.call('ZRANGEBYSCORE', S.base .. '@due', '-inf', T.int(S.now), 'LIMIT', 0, most)
   local names = {}
@@ -85,5 +85,5 @@ T.calls.tick = function(keys, a)
   for _, session in ipairs(S.silent) do T.unregister(S, session[1], session[2]) end
   local envelope = T.envelope(S)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, T.int(#due) }
+  return { envelope, T.int(#due), table.concat(S.fires, '\n') }
 end
