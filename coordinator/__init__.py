@@ -1,6 +1,27 @@
 """The wing of Missions: the client SDK and the `treadle` command."""
 
-from .client import Client, Mission, MissionFailed
-from .specs import MissionSpec, WorkSpec
+from treadle.shared.errors import Expired
 
-__all__ = ["Client", "Mission", "MissionFailed", "MissionSpec", "WorkSpec"]
+from .client import Client
+from .failures import Failure, JobCancelled, JobFailed, MissionFailed
+from .job import Job
+from .mission import Mission
+from .specs import MissionSpec, Retry, WorkSpec
+from .sync import SyncClient, SyncJob, SyncMission
+
+__all__ = [
+    "Client",
+    "Expired",
+    "Failure",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "Mission",
+    "MissionFailed",
+    "MissionSpec",
+    "Retry",
+    "SyncClient",
+    "SyncJob",
+    "SyncMission",
+    "WorkSpec",
+]

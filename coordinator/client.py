@@ -1,147 +1,50 @@
-"""The SDK: submit Missions, follow their Events, wait for their results.
+"""The SDK: submit Missions, enqueue jobs, follow them, wait for their results.
 
     async with Client.connect("redis://...") as client:
         mission = await client.submit(MissionSpec(...))
         results = await mission.results(timeout=600)
+        job = await client.enqueue("thumbnails", {"files": ["1.jpg"]}, account="acme", key="photo-17")
+        result = await job.result(timeout=60)
 
-Its methods may be used by several tasks at once. Waiting (`events`, `results`) has connections of its own, so that it
-never holds up a submit.
+Its methods may be used by several tasks at once. Waiting (`events`, `results`, `result`) has connections of its own, so
+that it never holds up a submit.
 """
 
 from __future__ import annotations
 
 import getpass
 import logging
-import random
-import secrets
 import socket
-import string
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, overload
 
-import anyio
-from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Misuse, Refused, StoreChanged, Unavailable
-from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
-from treadle.shared.model import Capability, Event, GroupId, ItemState, ItemView, MissionState, MissionView, Receipt
+from treadle.shared.errors import Misuse, Refused, Unavailable
+from treadle.shared.inputs import Call
+from treadle.shared.model import Capability
 from treadle.shared.names import name_of, token
+from treadle.shared.schedules import ScheduleView
 from treadle.shared.settings import Settings
-from treadle.shared.store import Endpoint, Store
+from treadle.shared.store import Endpoint, controls
+from treadle.shared.store.timetable import Scheduled
 
+from .asking import new_id
 from .core.missions import plan_mission
-from .specs import MissionSpec, quoted
+from .core.wording import quoted
+from .enqueuing import Marked, asked, enqueue_all, enqueue_one
+from .failures import MissionFailed as MissionFailed
+from .job import Job
+from .line import Line
+from .mission import Mission as Mission
+from .scheduling import schedule, schedules, ticks, unschedule
+from .specs import MissionSpec, WorkOptions, WorkSpec
 
-ATTEMPTS_MAX = 12
-"""Of one call that finds the store unavailable: 6 to 13 s of waiting altogether."""
-BACKOFF_S, BACKOFF_S_MAX = 0.05, 2.0
-WAITERS_MAX = 32
-"""Connections that wait at the same time; further waits take turns."""
-WAIT_S = 5.0
-"""How long one wait blocks its connection before it looks at the Mission itself."""
-SOCKET_MARGIN_S = 2.0
-ID_CHARS = 20
 WARNED_MAX = 1_000
 """Capabilities that a client has warned about, each once."""
-FAILURES_SHOWN_MAX, TEXT_SHOWN_MAX = 3, 300
 
-_TERMINAL_KINDS = frozenset(kind for kind, (_, state) in MISSION_MOVES.items() if state in TERMINAL_MISSIONS)
 _log = logging.getLogger("treadle.client")
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why one WorkItem failed, as its Worker's Evidence has it."""
-
-    item: str
-    type: str
-    text: str
-
-
-class MissionFailed(Refused):
-    """There are no results, and never will be. `failures` has each failed item with the type and text of its Evidence."""
-
-    def __init__(self, mission: str, state: MissionState, failures: tuple[Failure, ...]) -> None:
-        self.mission, self.state, self.failures = mission, state, failures
-        reasons = [f"{one.item}: {one.type}: {one.text[:TEXT_SHOWN_MAX]}" for one in failures[:FAILURES_SHOWN_MAX]]
-        if len(failures) > FAILURES_SHOWN_MAX:
-            reasons.append(f"and {len(failures) - FAILURES_SHOWN_MAX} more")
-        super().__init__(f"mission {quoted(mission)} {state}: {'; '.join(reasons) or 'no item of it failed'}")
-
-
-class Mission:
-    """A handle on one Mission; it holds nothing open."""
-
-    def __init__(self, client: Client, mission_id: str, receipt: Receipt | None = None) -> None:
-        self.id = mission_id
-        self.group = GroupId(token(mission_id, field="mission"))
-        self.receipt = receipt
-        """What its submission was answered; None for a handle that did not submit."""
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"Mission({self.id!r})"
-
-    async def view(self) -> MissionView:
-        """The Mission as the store has it now; Refused (GROUP_NOT_FOUND) where there is none of this id."""
-        view = await self._client._ask(lambda store: store.mission(self.group))
-        if view is None:
-            raise Refused(
-                f"mission {quoted(self.id)} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX",
-                code="GROUP_NOT_FOUND",
-            )
-        return view
-
-    async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one.
-
-        Corrupt where Events that the store counts are not in the log.
-        """
-        view = await self.view()
-        if not 0 <= after <= view.last_seq:
-            raise Misuse(f"after: {after}, must be 0 to {view.last_seq}, where the log of {quoted(self.id)} ends now")
-        while view.state not in TERMINAL_MISSIONS or after < view.last_seq:
-            events = await self._events_after(after)
-            for event in events:
-                after = event.seq
-                yield event
-                if event.kind in _TERMINAL_KINDS:
-                    return
-            if not events:
-                known, view = view.last_seq, await self.view()
-                if after < min(known, view.last_seq):
-                    raise Corrupt(
-                        f"mission {quoted(self.id)}: its log has no Event after {after}, but the store counts "
-                        f"{view.last_seq}: the log was deleted or cut"
-                    )
-
-    async def _events_after(self, after: int) -> list[Event]:
-        return await self._client._wait(lambda store: store.wait_log(self.group, after=after, timeout_s=WAIT_S))
-
-    async def results(self, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109 - the public face
-        """The result of each item by its id, once the Mission is approved.
-
-        MissionFailed where it ended otherwise; TimeoutError where it has not ended within `timeout` seconds (None: waits
-        for ever), with how far it has come; it goes on all the same.
-        """
-        view = await self.view()
-        with anyio.move_on_after(timeout):
-            while view.state not in TERMINAL_MISSIONS:
-                view = await self._client._wait(lambda store: store.wait_finished(self.group, timeout_s=WAIT_S))
-        if view.state not in TERMINAL_MISSIONS:
-            view = await self.view()
-        if view.state not in TERMINAL_MISSIONS:
-            raise TimeoutError(
-                f"mission {quoted(self.id)} has not ended within {timeout} s: {view.verified} of {view.total} items "
-                f"are verified, {view.failed} failed; it goes on, ask again"
-            )
-        items = await self._client._wait(lambda store: store.items(self.group, bodies=True))
-        if view.state is not MissionState.APPROVED:
-            failed = tuple(_failure(item) for item in items if item.state is ItemState.FAILED)
-            raise MissionFailed(self.id, view.state, failed)
-        return {name_of(item.item): _result(item) for item in items}
+R = TypeVar("R")
 
 
 class Client:
@@ -150,40 +53,37 @@ class Client:
     def __init__(self, endpoint: str | Endpoint, prefix: str, actor: str, partitions: int | None = None) -> None:
         token(actor, field="actor")
         self.actor = actor
-        self._endpoint, self._prefix, self._partitions = endpoint, prefix, partitions
-        self._calls: Store | None = None
-        self._waiting: set[Store] = set()
-        self._idle: list[Store] = []
+        self._line = Line(endpoint, prefix, actor, partitions)
         self._warned: set[Capability] = set()
-        self._turns = anyio.Semaphore(WAITERS_MAX)
 
     @classmethod
-    def connect(
-        cls, url: str | Endpoint | None = None, *, actor: str | None = None, prefix: str | None = None
-    ) -> Client:
+    def connect(cls, url: str | Endpoint | None = None, *, actor: str | None = None, prefix: str | None = None) -> Self:
         """A client to enter with `async with`; what is not given comes from the environment (TREADLE_URL, TREADLE_PREFIX).
 
         Entering raises Unavailable where the store cannot be reached, Misuse where it has another format.
         """
+        if not (url is None or isinstance(url, str) or hasattr(url, "sync_client")):
+            kind = type(url)
+            raise Misuse(
+                f"url: a value of type {kind.__module__}.{kind.__qualname__} is no address; pass the URL, redis://..., "
+                "rediss://... or unix://...: a client makes connections of its own"
+            )
         settings = Settings(url=url if isinstance(url, str) else None, prefix=prefix)
         endpoint = settings.url if url is None or isinstance(url, str) else url
+        if isinstance(endpoint, str) and "decode_responses" in endpoint:
+            raise Misuse("url (TREADLE_URL): decode_responses has no place in it: the store keeps bytes; take it out")
         return cls(endpoint, settings.prefix, _default_actor() if actor is None else actor, settings.partitions)
 
     async def __aenter__(self) -> Self:
-        if self._calls is not None:
-            raise Misuse("client: it is open already; make another one with Client.connect(...)")
-        self._calls = await Store.connect(self._endpoint, prefix=self._prefix, partitions=self._partitions)
+        await self._line.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        calls, self._calls = self._calls, None
-        stores = [*self._waiting, *([calls] if calls else [])]
-        self._waiting.clear()
-        self._idle.clear()
-        for store in stores:
-            await store.aclose()
+        await self._line.aclose()
+
+    # --- Missions ---
 
     async def submit(self, spec: MissionSpec) -> Mission:
         """Submit a Mission; on return it is durable. Repeated with the same id and content it gives the first receipt.
@@ -193,11 +93,11 @@ class Client:
         """
         if not isinstance(spec, MissionSpec):
             raise Misuse(f"submit: takes a MissionSpec, not a value of type {type(spec).__name__}")
-        mission_id = _new_id() if spec.id is None else spec.id
-        now_ms = await self._ask(lambda store: store.now_ms())
+        mission_id = new_id("m") if spec.id is None else spec.id
+        now_ms = await self._line.ask(lambda store: store.now_ms())
         plan = plan_mission(spec, mission_id=mission_id, actor=self.actor, now_ms=now_ms)
         try:
-            receipt = await self._ask(lambda store: store.create(plan))
+            receipt = await self._line.ask(lambda store: store.create(plan))
         except Refused as refused:
             if refused.code != "ACTION_ID_COLLISION":
                 raise
@@ -206,84 +106,175 @@ class Client:
                 "counts as content); submit it unchanged to get its first receipt, or give this one another id",
                 code=refused.code,
             ) from None
-        self._warn(mission_id, receipt)
-        return Mission(self, mission_id, receipt)
-
-    def _warn(self, mission_id: str, receipt: Receipt) -> None:
-        news = [name for name in receipt.no_worker if name not in self._warned]
-        if news and len(self._warned) < WARNED_MAX:
-            self._warned.update(news)
-            _log.warning(
-                "mission %s: no live Worker offers %s; its items wait (NO_WORKER) until one does",
-                quoted(mission_id),
-                ", ".join(news),
-            )
+        except Unavailable as problem:
+            problem.add_note(f"submit: it may have arrived; submitted again with id={mission_id!r} it is there once")
+            raise
+        self._warn(f"mission {quoted(mission_id)}", receipt.no_worker, receipt.unschedulable)
+        return Mission(self._line, mission_id, receipt)
 
     def mission(self, id: str) -> Mission:
         """A handle on a Mission that was submitted earlier or elsewhere; nothing is asked yet."""
-        return Mission(self, id)
+        return Mission(self._line, id)
 
-    async def _ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
-        """Ask on the connection for calls; `question` must be safe to repeat."""
+    # --- one-off jobs ---
 
-        async def ask() -> _T:
-            return await question(self._opened())
+    @overload
+    async def enqueue(
+        self,
+        work: Call[R],
+        inputs: None = None,
+        *,
+        account: str | None = None,
+        key: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> Job[R]: ...
+    @overload
+    async def enqueue(
+        self,
+        work: str | WorkSpec,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        account: str | None = None,
+        key: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> Job[Any]: ...
+    @overload
+    async def enqueue(
+        self,
+        work: Marked[R],
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        account: str | None = None,
+        key: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> Job[R]: ...
+    async def enqueue(
+        self,
+        work: str | WorkSpec | Call[Any] | Marked[Any],
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        account: str | None = None,
+        key: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> Job[Any]:
+        """Enqueue one job of an account (default: the actor's); on return it is durable, after one round trip.
 
-        async def adopt() -> None:
-            await self._opened().adopt()
-
-        return await _repeated(ask, adopt)
-
-    async def _wait(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
-        """Ask on a connection that nothing else uses meanwhile: `question` may block it, for at most WAIT_S."""
-
-        async def ask() -> _T:
-            async with self._turns:
-                store = await self._borrow()
-                try:
-                    answer = await question(store)
-                except BaseException:  # cut off in the middle, it is in doubt
-                    self._waiting.discard(store)
-                    await store.aclose()
-                    raise
-                if store in self._waiting:
-                    self._idle.append(store)
-                return answer
-
-        return await _repeated(ask, None)
-
-    async def _borrow(self) -> Store:
-        partitions = self._opened().partitions
-        if self._idle:
-            return self._idle.pop()
-        store = await Store.connect(
-            self._endpoint, prefix=self._prefix, partitions=partitions, timeout_s=WAIT_S + SOCKET_MARGIN_S
-        )
-        self._waiting.add(store)
-        return store
-
-    def _opened(self) -> Store:
-        if self._calls is None:
-            raise Misuse("client: it is not open; write `async with Client.connect(...) as client:`")
-        return self._calls
-
-
-async def _repeated(ask: Callable[[], Awaitable[_T]], adopt: Callable[[], Awaitable[None]] | None) -> _T:
-    """Ask until there is an answer, at most ATTEMPTS_MAX times, waiting longer each time, never in step with others."""
-    other_server = False
-    for attempt in range(ATTEMPTS_MAX):
+        `work` is a capability's name with `inputs`, a typed call `thumbnails.spec(files=[...])`, a handler, or a WorkSpec.
+        With a `key` it is done once however often it is enqueued: the same key and content give the same job, and
+        `job.receipt.repeated`; other content under that key is Refused (ACTION_ID_COLLISION). Misuse names what is wrong,
+        and nothing was written. A lost reply or an unavailable store is tried again, some seconds.
+        """
+        one = asked(work, inputs, key, options)
         try:
-            if other_server and adopt is not None:
-                await adopt()
-                other_server = False
-            return await ask()
-        except (Unavailable, StoreChanged) as problem:
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-            other_server = other_server or isinstance(problem, StoreChanged)
-            _log.info("asking again: %s", problem)
-        await anyio.sleep(random.uniform(0.5, 1.0) * min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt))
-    raise AssertionError("the last attempt returns or raises")
+            job = await enqueue_one(self._line, self._account(account), one)
+        except Unavailable as problem:
+            problem.add_note(f"enqueue: it may have arrived; enqueued again with key={one.spec.id!r} it is there once")
+            raise
+        self._warn_of([job])
+        return job
+
+    @overload
+    async def enqueue_many(self, work: Iterable[Call[R]], *, account: str | None = None) -> list[Job[R]]: ...
+    @overload
+    async def enqueue_many(self, work: Iterable[WorkSpec], *, account: str | None = None) -> list[Job[Any]]: ...
+    async def enqueue_many(self, work: Iterable[WorkSpec | Call[Any]], *, account: str | None = None) -> list[Job[Any]]:
+        """Enqueue thousands of jobs of one account, 256 in a round trip; the jobs come back in the order of `work`.
+
+        A WorkSpec's id is the job's key, and makes it safe to enqueue all of it again where this stopped halfway: what was
+        enqueued before an error stays. A batch with a wrong job in it is refused whole.
+        """
+        jobs: list[Job[Any]] = []
+        async for some in enqueue_all(self._line, self._account(account), work):
+            self._warn_of(some[:1])
+            jobs += some
+        return jobs
+
+    def job(self, key: str, *, account: str | None = None) -> Job[Any]:
+        """A handle on a job that was enqueued earlier or elsewhere; nothing is asked yet."""
+        return Job(self._line, account=self._account(account), key=key, decode=_as_it_is)
+
+    # --- schedules ---
+
+    async def schedule(
+        self,
+        id: str,
+        work: str | Call[Any] | Marked[Any],
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        zone: str = "UTC",
+        missed: str = "one",
+        replace: bool = False,
+        account: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> Scheduled:
+        """Have a job enqueued at each tick of a cron expression in a time zone, or each so many seconds, for an account.
+
+        The same again changes nothing; other content under that id is Refused (ACTION_ID_COLLISION) unless it is to
+        `replace` it. Of ticks that were missed while nobody was there one is made up for, or `missed="all"`. Misuse names
+        what is wrong, a cron expression that never fires included. The job of a tick has the key `ID@MILLISECONDS`.
+        """
+        one = asked(work, inputs, id, options)
+        when = ticks(cron, every, zone)
+        return await schedule(self._line, self._account(account), id, when, one, missed=missed, replace_=replace)
+
+    async def schedules(self, *, account: str | None = None) -> list[ScheduleView]:
+        """The schedules of an account as the store has them now; without one, all of the store."""
+        return await schedules(self._line, account)
+
+    async def unschedule(self, id: str, *, account: str | None = None) -> bool:
+        """Delete a schedule; the jobs of its ticks stay. False where there is none of that id."""
+        return await unschedule(self._line, self._account(account), id)
+
+    # --- pauses ---
+
+    async def pause(self, what: str) -> bool:
+        """Let nothing new of `what` start, anywhere, until it is resumed; what runs goes on. False where it was paused.
+
+        `what` is `all`, `account:NAME`, `capability:NAME` or `mission:ID`.
+        """
+        return await self._line.ask(lambda store: controls.pause(store, what, actor=self.actor))
+
+    async def resume(self, what: str) -> bool:
+        """Take back a pause of just this `what`. False where it was not paused."""
+        return await self._line.ask(lambda store: controls.resume(store, what, actor=self.actor))
+
+    async def paused(self) -> list[str]:
+        """What is paused, as `pause` takes it, sorted."""
+        return await self._line.ask(controls.paused)
+
+    def _account(self, account: str | None) -> str:
+        return self.actor if account is None else account
+
+    # --- warnings ---
+
+    def _warn_of(self, jobs: Sequence[Job[Any]]) -> None:
+        for job in jobs:
+            if job.receipt is not None:
+                self._warn(f"job {quoted(job.address)}", job.receipt.no_worker, job.receipt.unschedulable)
+
+    def _warn(self, what: str, no_worker: Iterable[Capability], unschedulable: Mapping[Capability, int]) -> None:
+        missing = self._news(no_worker)
+        if missing:
+            _log.warning(
+                "%s: no live Worker offers %s; its items wait (NO_WORKER) until one does", what, ", ".join(missing)
+            )
+        for name in self._news(unschedulable):
+            _log.warning(
+                "%s: an item needs more slots than any live Worker that offers %s has, %d at most; it waits "
+                "(UNSCHEDULABLE) until a larger one does",
+                what,
+                name,
+                unschedulable[name],
+            )
+
+    def _news(self, names: Iterable[Capability]) -> list[Capability]:
+        news = [name for name in names if name not in self._warned]
+        if len(self._warned) >= WARNED_MAX:
+            return []
+        self._warned.update(news)
+        return news
 
 
 def _default_actor() -> str:
@@ -293,18 +284,5 @@ def _default_actor() -> str:
         return "anonymous"
 
 
-def _new_id() -> str:
-    return "m-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(ID_CHARS))
-
-
-def _result(item: ItemView) -> object:
-    what = f"result of {item.mission}/{name_of(item.item)}"
-    return codec.unpack(b"" if item.result is None else item.result, what=what)
-
-
-def _failure(item: ItemView) -> Failure:
-    name = name_of(item.item)
-    evidence = codec.unpack(item.failure, what=f"Evidence of {item.mission}/{name}") if item.failure else None
-    if not isinstance(evidence, dict):
-        return Failure(name, "unknown", "its Evidence is not in the store")
-    return Failure(name, str(evidence.get("type", "unknown")), str(evidence.get("text", "")))
+def _as_it_is(value: Any) -> Any:
+    return value

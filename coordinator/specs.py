@@ -1,17 +1,16 @@
-"""What people write to submit a Mission. A wrong field is refused as Misuse: field, value, bound, and what to do.
+"""What people write to submit work. A wrong field is refused as Misuse: field, value, bound, and what to do.
 
     MissionSpec(objective="...", work=[WorkSpec(id="a", capability="thumbnails", inputs={...})])
 
 Only one field at a time is looked at here; what needs the whole Mission (dependencies, cycles, sizes) or the store's
-time (deadlines) is looked at by `core.missions.plan_mission`.
+time (deadlines) is looked at by `core.missions` and `core.items`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
     AfterValidator,
@@ -21,31 +20,32 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
+    model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
-from treadle.shared.codec import shown
+from pydantic_core import PydanticCustomError
 from treadle.shared.errors import Misuse
+from treadle.shared.inputs import Call
 from treadle.shared.model import Urgency
 
-WORK_MAX = 256
+from .core.wording import AWARE, misuse
+from .core.wording import quoted as quoted
+
+WORK_MAX = 1_000_000
+AFTER_MAX = 1_000
 OBJECTIVE_CHARS_MAX = 4_000
 WEIGHT_MIN, WEIGHT_MAX = 0.001, 10.0
 """Service divided by a smaller weight would not stay exact in the store; more is not granted by the default policy."""
 BUSINESS_IMPACT_MAX = 99_999
 SLOTS_MAX = 1_024
 START_BY_S_MAX = 86_400
+RETRIES, RETRIES_MAX = 3, 100
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.001, 2_592_000.0
+TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.001, 31_536_000.0
+NOT_BEFORE_DAYS_MAX = 3_650
+KEEP_RESULTS_S, KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX = 604_800, 60, 31_536_000
 PRIORITY_CLASS = "standard"
-NAME_SHOWN_MAX = 40
-ERRORS_SHOWN_MAX = 3
 
-NOT_YET = frozenset(
-    {"version", "not_before", "retry", "timeout_s", "resources", "risk", "approval", "effects"}
-    | {"budget", "owner", "definition_of_done", "final_approval"}
-)
-"""Fields that this version does not have yet."""
-_NEVER_SHOWN = frozenset({"inputs", "work"})
-"""Their content may be large, or a secret."""
-_AWARE = "use an aware datetime, as datetime.now(UTC) + timedelta(hours=1)"
+UrgencyName = Literal["critical", "high", "normal", "routine"]
 
 
 def _mapping(value: object) -> dict[Any, Any]:
@@ -63,14 +63,43 @@ def _instant(value: object) -> object:
         except ValueError:
             raise PydanticCustomError("instant", "is not a date and time in ISO 8601") from None
     if not isinstance(value, datetime):
-        raise PydanticCustomError("instant", f"is not a datetime; {_AWARE}")
+        raise PydanticCustomError("instant", f"is not a datetime; {AWARE}")
     return value
+
+
+def _not_before(value: object) -> object:
+    if isinstance(value, timedelta):
+        if not timedelta(0) <= value <= timedelta(days=NOT_BEFORE_DAYS_MAX):
+            raise PydanticCustomError("span", f"must be 0 to {NOT_BEFORE_DAYS_MAX:,} days from now")
+        return value
+    if not isinstance(value, datetime | str):
+        raise PydanticCustomError("instant", f"is no time; {AWARE}, or a timedelta from the store's now")
+    instant = _instant(value)
+    if isinstance(instant, datetime) and instant.utcoffset() is None:
+        raise PydanticCustomError("timezone_aware", "has no time zone")
+    return instant
 
 
 def _urgency(value: object) -> Urgency:
     if not isinstance(value, str) or value not in tuple(Urgency):
         raise PydanticCustomError("urgency", f"must be one of {', '.join(Urgency)}")
     return Urgency(value)
+
+
+def _retry(value: object) -> int | Retry:
+    """A number says how often, with the usual backoff."""
+    if isinstance(value, Retry):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | Mapping):
+        raise PydanticCustomError("retry", f"must be a number of retries, 0 to {RETRIES_MAX}, or a Retry")
+    if isinstance(value, int):
+        if not 0 <= value <= RETRIES_MAX:
+            raise PydanticCustomError("retry", f"must be 0 to {RETRIES_MAX} retries")
+        return value
+    try:
+        return Retry(**value)
+    except Misuse as problem:
+        raise PydanticCustomError("nested", "{said}", {"said": str(problem)}) from None
 
 
 def _objective(value: str) -> str:
@@ -86,12 +115,32 @@ def _priority_class(value: str) -> str:
 
 
 def _counted(value: object) -> object:
-    if isinstance(value, list | tuple) and not 1 <= len(value) <= WORK_MAX:
-        todo = "split it into several Missions" if value else "add a WorkSpec"
+    if isinstance(value, list | tuple) and len(value) > WORK_MAX:
         raise PydanticCustomError(
-            "counted", f"{len(value)} items, must be 1 to {WORK_MAX} in one call until chunked load exists; {todo}"
+            "counted", f"{len(value):,} items, at most {WORK_MAX:,} in one Mission; split it into several"
         )
     return value
+
+
+def _few(value: Sequence[str]) -> tuple[str, ...]:
+    if len(value) > AFTER_MAX:
+        raise PydanticCustomError("counted", f"{len(value):,} ids, at most {AFTER_MAX:,}; put an item in between")
+    return tuple(value)
+
+
+def _within(least: float, most: float) -> AfterValidator:
+    """Refuses a number outside both bounds, not-a-number included, and says both."""
+
+    def check(value: float) -> float:
+        if not least <= value <= most:
+            raise PydanticCustomError("range", f"must be {_number(least)} to {_number(most)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:g}"
 
 
 class _Spec(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -103,10 +152,38 @@ class _Spec(BaseModel, extra="forbid", frozen=True, strict=True):
             try:
                 super().__init__(**fields)
             except ValidationError as problem:
-                raise _misuse(type(self), fields, problem) from None
+                of_work = None if isinstance(self, Retry) else WorkSpec
+                raise misuse(type(self), fields, problem, of_work=of_work) from None
 
         # Says to pydantic that a spec inside a spec is validated as usual, so that the outer one names the whole path.
         __init__.__pydantic_base_init__ = True
+
+
+class Retry(_Spec, frozen=True):
+    """How often failed work is tried again, and how long it waits before: doubling from `first_s` up to `most_s`."""
+
+    retries: Annotated[int, _within(0, RETRIES_MAX)] = RETRIES
+    first_s: Annotated[float, _within(BACKOFF_S_MIN, BACKOFF_S_MAX)] = 1.0
+    most_s: Annotated[float, _within(BACKOFF_S_MIN, BACKOFF_S_MAX)] = 300.0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.most_s < self.first_s:
+            raise PydanticCustomError("counted", f"most_s: {self.most_s:g} is less than first_s, {self.first_s:g}")
+        return self
+
+
+class WorkOptions(TypedDict, total=False):
+    """What may be said of any piece of work besides what it is; `WorkSpec` has the meanings and the bounds."""
+
+    deadline: datetime | None
+    not_before: datetime | timedelta | None
+    urgency: Urgency | UrgencyName
+    business_impact: int
+    slots: int
+    start_by_s: int
+    retry: int | Retry
+    timeout_s: float | None
 
 
 class WorkSpec(_Spec, frozen=True):
@@ -117,18 +194,31 @@ class WorkSpec(_Spec, frozen=True):
     capability: str
     inputs: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict, repr=False)
     """Packed at most 1 MiB and 16 levels deep."""
-    after: Annotated[Sequence[str], AfterValidator(tuple)] = ()
-    """Ids of the items that must be verified first; their results are in `context.results`."""
+    after: Annotated[Sequence[str], AfterValidator(_few)] = ()
+    """Ids of the items that must be verified first, at most 1,000; their results are in `context.results`."""
     deadline: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = None
-    urgency: Annotated[Urgency | Literal["critical", "high", "normal", "routine"], BeforeValidator(_urgency)] = (
-        Urgency.NORMAL
-    )
+    not_before: Annotated[datetime | timedelta, PlainValidator(_not_before)] | None = None
+    """Nobody starts it earlier: an aware datetime, or a timedelta that counts from its arrival in the store."""
+    urgency: Annotated[Urgency | UrgencyName, BeforeValidator(_urgency)] = Urgency.NORMAL
     """Orders items inside their own Mission only."""
-    business_impact: Annotated[int, Field(ge=0, le=BUSINESS_IMPACT_MAX)] = 0
-    slots: Annotated[int, Field(ge=1, le=SLOTS_MAX)] = 1
+    business_impact: Annotated[int, _within(0, BUSINESS_IMPACT_MAX)] = 0
+    slots: Annotated[int, _within(1, SLOTS_MAX)] = 1
     """How many Capacity Slots it takes at once."""
-    start_by_s: Annotated[int, Field(ge=1, le=START_BY_S_MAX)] = 60
+    start_by_s: Annotated[int, _within(1, START_BY_S_MAX)] = 60
     """How long a Worker that accepted it may let it wait before it is offered to others again."""
+    retry: Annotated[int | Retry, PlainValidator(_retry)] = RETRIES
+    """How often it is tried again after a failure that may pass; 0: never. A crash of its Worker is no failure."""
+    timeout_s: Annotated[float, _within(TIMEOUT_S_MIN, TIMEOUT_S_MAX)] | None = None
+    """How long one attempt may run before it counts as failed (TimeoutError); None: as long as it takes."""
+
+    @classmethod
+    def of(cls, call: Call[Any], *, id: str, after: Sequence[str] = (), **options: Unpack[WorkOptions]) -> WorkSpec:
+        """A WorkSpec of a typed call, `thumbnails.spec(files=[...])`, whose inputs a type checker has seen."""
+        if not isinstance(call, Call):
+            raise Misuse(
+                f"WorkSpec.of: takes what handler.spec(...) returns, not a value of type {type(call).__name__}"
+            )
+        return cls(id=id, capability=call.capability, inputs=call.inputs, after=after, **options)
 
 
 class MissionSpec(_Spec, frozen=True):
@@ -138,76 +228,23 @@ class MissionSpec(_Spec, frozen=True):
     """Give one to be able to submit again safely, from anywhere; None: each submit makes a new one."""
     objective: Annotated[str, Field(max_length=OBJECTIVE_CHARS_MAX), AfterValidator(_objective)]
     work: Annotated[Sequence[WorkSpec], BeforeValidator(_counted), AfterValidator(tuple)]
+    """1 to 1,000,000 items; none at all is right for a Mission that is `open`."""
     account: Annotated[str, Field(min_length=1)] | None = None
     """The tenant whose share this uses; None: the actor that submits it."""
-    weight: Annotated[float, Field(ge=WEIGHT_MIN, le=WEIGHT_MAX, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, _within(WEIGHT_MIN, WEIGHT_MAX)] = 1.0
     """Its share inside its account, against the account's other Missions."""
     priority_class: Annotated[str, AfterValidator(_priority_class)] = PRIORITY_CLASS
     deadline: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = None
     """None: 30 days after its creation."""
+    open: bool = False
+    """Grows by `mission.add` until `mission.seal`; it cannot end before."""
+    keep_results_s: Annotated[int, _within(KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX)] = KEEP_RESULTS_S
+    """How long results are kept after its end; who asks later is told that they expired."""
 
-
-def quoted(text: str) -> str:
-    """A name in a message: in double quotes, cut, and without characters that could forge a line of a log."""
-    safe = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:NAME_SHOWN_MAX])
-    return f'"{safe}{"..." if len(text) > NAME_SHOWN_MAX else ""}"'
-
-
-def place(index: int, item: str) -> str:
-    """Where in a Mission an item stands, as messages say it."""
-    return f"work[{index}] (id {quoted(item)})" if item else f"work[{index}]"
-
-
-_SAYINGS = {
-    "missing": "is required",
-    "timezone_aware": f"has no time zone; {_AWARE}",
-    "is_instance_of": "must be a list",
-    "sequence_str": "must be a list, not one str",
-    "string_type": "must be a str",
-    "string_unicode": "holds a lone surrogate; use valid Unicode",
-    "string_too_short": "must not be empty",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "finite_number": "must be finite",
-    "model_type": "must be a WorkSpec, or a dict of its fields",
-}
-
-
-def _misuse(spec: type[BaseModel], fields: Mapping[str, Any], problem: ValidationError) -> Misuse:
-    errors = problem.errors(include_url=False)
-    said = [_say(spec, fields, error) for error in errors[:ERRORS_SHOWN_MAX]]
-    if len(errors) > ERRORS_SHOWN_MAX:
-        said.append(f"and {len(errors) - ERRORS_SHOWN_MAX} more")
-    return Misuse("; ".join(said))
-
-
-def _say(spec: type[BaseModel], fields: Mapping[str, Any], error: ErrorDetails) -> str:
-    path = list(error["loc"])
-    where = ""
-    if spec is WorkSpec:
-        named = str(fields.get("id", ""))
-        where = f"WorkSpec (id {quoted(named)}): " if named else "WorkSpec: "
-    elif len(path) > 1 and path[0] == "work" and isinstance(path[1], int):
-        item = fields["work"][path[1]]
-        named = item.get("id", "") if isinstance(item, Mapping) else getattr(item, "id", "")
-        where = place(path[1], str(named)) + ": "
-        spec, path = WorkSpec, path[2:]
-    name = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    label = f"{where}{name}: " if name else where
-    if error["type"] == "extra_forbidden":
-        return label + _say_unknown(name, spec)
-    saying = _SAYINGS.get(error["type"]) or error["msg"].replace("Input should be", "must be")
-    if error["type"] in ("missing", "counted"):
-        return label + saying
-    if error["type"] == "string_too_long":
-        return f"{label}{len(error['input']):,} characters, at most {error['ctx']['max_length']:,}"
-    if not path or path[0] in _NEVER_SHOWN:
-        return f"{label}a value of type {type(error['input']).__name__[:NAME_SHOWN_MAX]} {saying}"
-    return f"{label}{shown(error['input'])} {saying}"
-
-
-def _say_unknown(name: str, spec: type[BaseModel]) -> str:
-    if name in NOT_YET:
-        return "is not available in this version; leave it out"
-    likely = get_close_matches(name, spec.model_fields, 1)
-    return "is not a field; " + (f"did you mean {likely[0]}?" if likely else f"known: {', '.join(spec.model_fields)}")
+    @model_validator(mode="after")
+    def _has_work(self) -> Self:
+        if not self.work and not self.open:
+            raise PydanticCustomError(
+                "counted", f"work: 0 items, must be 1 to {WORK_MAX:,}; add a WorkSpec, or open=True to add them later"
+            )
+        return self

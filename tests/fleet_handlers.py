@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from treadle.worker import Context, handler
+from treadle.worker import Context, SyncContext, handler
 
 FOLDER = "FLEET_EVIDENCE"
 
 
-def note(context: Context, what: str, **more: object) -> None:
+def note(context: Context | SyncContext, what: str, **more: object) -> None:
     """Write down one thing that happened in a run."""
     line = {
         "mission": context.mission,
@@ -110,3 +110,18 @@ async def stubborn(context: Context, inputs: dict[str, Any]) -> None:  # noqa: A
             await anyio.sleep(3_600)
         except anyio.get_cancelled_exc_class():
             note(context, "cancelled", is_lost=context.cancelled)
+
+
+@handler("fleet.thread")
+def in_a_thread(context: SyncContext, inputs: dict[str, Any]) -> int:
+    """A plain function: `steps` of `pace_s`, saved after each."""
+    note(context, "begin", state=context.checkpoint_state)
+    try:
+        for number in range(context.checkpoint_state.get("done", 0) + 1, inputs["steps"] + 1):
+            time.sleep(inputs["pace_s"])
+            note(context, "step", number=number)
+            context.checkpoint({"done": number})
+        note(context, "return")
+    finally:
+        note(context, "out")
+    return context.attempt

@@ -15,12 +15,14 @@ import socket
 import sys
 import threading
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import anyio
 import typer
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
+from treadle.shared.first_process import run_below_first_process
 from treadle.shared.model import AgentId
 from treadle.shared.names import token
 from treadle.shared.processes import follow_owner
@@ -36,8 +38,18 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 _log = logging.getLogger("treadle.worker")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"treadle-worker {metadata.version('treadle')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
     """Runs the work of Missions."""
 
 
@@ -54,6 +66,7 @@ def run(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Works until SIGTERM or Ctrl-C; then handlers get TREADLE_GRACE_S to reach a safe point. A second signal ends at once."""
+    worker: Worker | None = None
     try:
         _configure_logging(log_level)
         settings = Settings(url=url, slots=slots)
@@ -78,6 +91,9 @@ def run(
         _fail(f"TREADLE_URL or --url: {error}; start that server or name another", EXIT_MISUSE)
     except TreadleError as error:
         _fail(str(error), 1)
+    finally:
+        if worker is not None and worker.threads_left:
+            _leave_threads(worker.threads_left, sys.exc_info()[1])
 
 
 async def _until_stopped(worker: Worker, patience_s: float) -> None:
@@ -114,6 +130,15 @@ def _insist(told: threading.Event, patience_s: float) -> None:
     os._exit(1)
 
 
+def _leave_threads(count: int, error: BaseException | None) -> None:
+    """Ends this process at once where sync handlers will not end: their items went on elsewhere, or failed by their time."""
+    if error is None or isinstance(error, SystemExit):
+        _log.warning("ended without %d threads of handlers that would not end", count)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(error.code if error is not None and isinstance(error.code, int) else 0)
+
+
 def _default_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
@@ -133,6 +158,7 @@ def _fail(text: str, status: int) -> None:
 
 def main() -> None:
     """The console script."""
+    run_below_first_process()
     follow_owner()
     app()
 

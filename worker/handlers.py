@@ -1,4 +1,4 @@
-"""The user's face: `@handler` marks what a Worker can do, `Context` is what it is given, `Fail` is how it gives up.
+"""The user's face: `@handler` marks what a Worker can do, and `load` finds what is marked.
 
 A handler never sees the store. What it returns is its result; what it saves with `context.checkpoint` is where it goes
 on after a crash, elsewhere.
@@ -8,89 +8,37 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+import typing
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from types import ModuleType, SimpleNamespace
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from treadle.shared.errors import Misuse
+from treadle.shared.inputs import Call, Form, is_form
 from treadle.shared.model import Capability
 from treadle.shared.names import check_capability
+
+from .context import Context as Context
+from .context import Fail as Fail
+from .context import Stopped as Stopped
+from .context import SyncContext as SyncContext
 
 VERSION = re.compile(r"(?:0|[1-9]\d{0,8})(?:\.(?:0|[1-9]\d{0,8})){2}(?:-[0-9A-Za-z.-]{1,32})?")
 FRAMES_SHOWN_MAX = 6
 ERROR_CHARS_MAX = 2_000
 _MARK = "__treadle_handlers__"
 
-
-class Fail(Exception):
-    """Raised by a handler: the work cannot be done. `retryable` says whether the same inputs may succeed later."""
-
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.retryable = retryable
-
-
-class Context(Protocol):
-    """What one run of one WorkItem is given; it is of no use after that run.
-
-    Nothing of another slot can be reached from here, two slots of one Mission included.
-    """
-
-    @property
-    def mission(self) -> str:
-        """The Mission's id as its submitter wrote it."""
-
-    @property
-    def item(self) -> str:
-        """The WorkItem's id as its submitter wrote it."""
-
-    @property
-    def worker(self) -> str:
-        """The name of the Agent this run belongs to."""
-
-    @property
-    def attempt(self) -> int:
-        """Which lease of this WorkItem this run holds: 1 at the first, one more after each crash, yield or return."""
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """What the submitter gave; the same value the handler gets as its second argument."""
-
-    @property
-    def results(self) -> Mapping[str, Any]:
-        """The results of the items named in `after`, by their ids."""
-
-    @property
-    def checkpoint_state(self) -> dict[str, Any]:
-        """What the last saved `checkpoint` of this WorkItem held, by whichever Worker; {} at the first run."""
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether this run's lease is lost: nothing it does from here on will be accepted."""
-
-    @property
-    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """A logger that names the Mission, the WorkItem and the attempt."""
-
-    async def checkpoint(self, state: dict[str, Any]) -> None:
-        """Make `state` durable (at most 1 MiB); the safe point, where the slot may be taken back.
-
-        Idempotent: repeating it with the same state changes nothing. It does not return where the run ends here.
-        """
-
-    def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
-        """Say how far this run is; never waits. Logged at debug level; not stored, nothing else shows it yet."""
-
-
-HandlerFunction = Callable[[Context, dict[str, Any]], Coroutine[Any, Any, Any]]
-F = TypeVar("F", bound=HandlerFunction)
+HandlerFunction = Callable[[Any, Any], Any]
+"""`async def` with a Context, or `def` with a SyncContext; and the inputs."""
+P = ParamSpec("P")
+Inputs = TypeVar("Inputs")
+Inputs_contra = TypeVar("Inputs_contra", contravariant=True)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,42 +48,147 @@ class Handler:
     capability: Capability
     version: str
     function: HandlerFunction
+    inputs: Form[Any] | None = None
+    """What its second parameter is; None: the plain data."""
+    result: Form[Any] | None = None
+    """What it returns, where it says so."""
+    is_sync: bool = field(init=False)
+    """Whether it runs in a thread: a plain `def`."""
+
+    def __post_init__(self) -> None:
+        called = vars(type(self.function)).get("__call__")  # of an object with an `async def __call__`
+        is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
+        object.__setattr__(self, "is_sync", not is_async)
 
     @property
     def place(self) -> str:
         """Where the function stands, for messages: file:line and name."""
-        code = getattr(inspect.unwrap(self.function), "__code__", None)
         name = getattr(self.function, "__qualname__", repr(self.function))
-        return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+        return f"{name} ({self.line})" if self.line else str(name)
+
+    @property
+    def line(self) -> str:
+        """Where the function stands, as file:line; '' where nobody knows."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+    def spec(self, *args: Any, **fields: Any) -> Call[Any]:
+        """One piece of work for this handler. Misuse where the fields are not those of its inputs."""
+        if self.inputs is None and args:
+            raise Misuse(f"handler {self.capability}: spec takes the inputs by name, spec(files=[...])")
+        inputs = fields if self.inputs is None else self.inputs.write(*args, **fields)
+        # A return type that only people and type checkers understand says nothing of what is stored.
+        typed = self.result if self.result is not None and self.result.is_readable else None
+        return Call(self.capability, self.version, inputs, _as_it_is if typed is None else typed.read)
 
 
-def handler(capability: str, *, version: str = "1.0.0") -> Callable[[F], F]:
-    """Register an `async def function(context, inputs)` as what does the work of `capability`.
+def _as_it_is(result: object) -> Any:
+    return result
 
-    The function itself is returned unchanged, so a test may call it. Misuse for a malformed capability or version, and
-    for a function that is not `async def` or does not take (context, inputs).
+
+class AsyncMarked(Protocol[P, Inputs_contra, R]):
+    """An `async def` function as `@handler` gives it back: the function itself, and `spec`."""
+
+    def __call__(self, context: Context, inputs: Inputs_contra, /) -> Coroutine[Any, Any, R]: ...
+
+    def spec(self, *args: P.args, **fields: P.kwargs) -> Call[R]:
+        """One piece of work for it, to be submitted; its fields are those of the inputs' type."""
+
+
+class SyncMarked(Protocol[P, Inputs_contra, R]):
+    """A plain function as `@handler` gives it back: the function itself, and `spec`."""
+
+    def __call__(self, context: SyncContext, inputs: Inputs_contra, /) -> R: ...
+
+    def spec(self, *args: P.args, **fields: P.kwargs) -> Call[R]:
+        """One piece of work for it, to be submitted; its fields are those of the inputs' type."""
+
+
+class _Mark(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[[Context, Inputs], Coroutine[Any, Any, R]], /
+    ) -> AsyncMarked[..., Inputs, R]: ...
+    @overload
+    def __call__(self, function: Callable[[SyncContext, Inputs], R], /) -> SyncMarked[..., Inputs, R]: ...
+
+
+class _TypedMark(Protocol[P, Inputs]):
+    @overload
+    def __call__(
+        self, function: Callable[[Context, Inputs], Coroutine[Any, Any, R]], /
+    ) -> AsyncMarked[P, Inputs, R]: ...
+    @overload
+    def __call__(self, function: Callable[[SyncContext, Inputs], R], /) -> SyncMarked[P, Inputs, R]: ...
+
+
+@overload
+def handler(capability: str, *, version: str = ...) -> _Mark: ...
+@overload
+def handler(capability: str, *, version: str = ..., inputs: Callable[P, Inputs]) -> _TypedMark[P, Inputs]: ...
+def handler(capability: str, *, version: str = "1.0.0", inputs: Any = None) -> Any:
+    """Register a function of (context, inputs) as what does the work of `capability`.
+
+    An `async def` runs on the Worker's event loop, a plain `def` in a thread. `inputs` is a pydantic model or a dataclass:
+    the function is called with a value of it, and `spec` is checked by type checkers; a parameter annotated with one does
+    the same at run time. The function itself is returned, so a test may call it. Misuse for a malformed capability or
+    version, and for a function that cannot be called so.
     """
     if not isinstance(capability, str):
         raise Misuse('handler: needs the capability\'s name: write @handler("thumbnails"), not @handler')
     name = Capability(check_capability(capability, field="handler: capability"))
     if not isinstance(version, str) or not VERSION.fullmatch(version):
         raise Misuse(f"handler {name}: version {str(version)[:80]!r} is not of the form '1.0.0'")
+    if inputs is not None and not is_form(inputs):
+        raise Misuse(f"handler {name}: inputs={str(inputs)[:80]} is neither a pydantic model nor a dataclass")
 
-    def register(function: F) -> F:
+    def register(function: Any) -> Any:
         made = Handler(name, version, function)
-        if not inspect.iscoroutinefunction(function):
-            raise Misuse(
-                f"handler {name}: {made.place} is not an `async def` function; write `async def` and "
-                "`await context.checkpoint(...)` between the pieces of the work"
-            )
-        try:
-            inspect.signature(function).bind(None, None)
-        except TypeError as error:
-            raise Misuse(f"handler {name}: {made.place} must take (context, inputs): {error}") from None
+        _check_function(made)
+        given, result = _annotations(function)
+        form = inputs if inputs is not None else given if is_form(given) else None
+        made = Handler(
+            name,
+            version,
+            function,
+            None if form is None else Form(form, what=f"inputs of {name}"),
+            None if result in (Any, None, type(None)) else Form(result, what=f"result of {name}"),
+        )
         setattr(function, _MARK, (*getattr(function, _MARK, ()), made))
+        function.spec = made.spec
         return function
 
     return register
+
+
+def _check_function(made: Handler) -> None:
+    function, name = made.function, made.capability
+    if isinstance(function, type) or not callable(function):
+        raise Misuse(f"handler {name}: {made.place} is no function; write `async def` or `def`")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Misuse(f"handler {name}: {made.place} has a `yield`; save with `checkpoint` and return the result")
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise Misuse(f"handler {name}: {made.place} must take (context, inputs): {error}") from None
+
+
+def _annotations(function: Any) -> tuple[Any, Any]:
+    """What the second parameter and the return value are declared as; Any where that is not said, or not known here."""
+    inner = inspect.unwrap(function)
+    names = list(inspect.signature(function).parameters)[1:2]
+    found = []
+    for name in (*names, "return"):
+        # One by one: a name that only type checkers import must not hide the other.
+        said = getattr(inner, "__annotations__", {}).get(name, Any)
+        try:
+            hints = typing.get_type_hints(
+                SimpleNamespace(__annotations__={name: said}), globalns=getattr(inner, "__globals__", {})
+            )
+        except Exception:
+            hints = {}
+        found.append(hints.get(name, Any))
+    return found[0] if names else Any, found[-1]
 
 
 def collect(module: ModuleType) -> dict[Capability, Handler]:
@@ -148,6 +201,8 @@ def collect(module: ModuleType) -> dict[Capability, Handler]:
                     f"handlers module {module.__name__}: {one.place} is wrapped after @handler({one.capability!r}); "
                     "put @handler above the other decorators"
                 )
+            if one.inputs is not None:
+                one.inputs.check()
             other = found.setdefault(one.capability, one)
             if other is not one:
                 raise Misuse(
@@ -193,7 +248,7 @@ def load(module_name: str, app_dir: Path | None = None) -> dict[Capability, Hand
         raise Misuse(
             f"--handlers: module {module_name!r} ({getattr(module, '__file__', None) or 'a namespace'}) "
             "holds no handler; "
-            'mark an `async def` with @handler("capability")'
+            'mark a function with @handler("capability")'
         )
     return found
 

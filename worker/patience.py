@@ -11,7 +11,9 @@ from typing import TypeVar
 import anyio
 from treadle.shared.errors import Unavailable
 
-BACK_OFF_S = (0.05, 1.0)
+BACK_OFF_S = (0.05, 5.0)
+"""The first wait at most twice the one, none above the other: a lost reply is asked for again at once, and after an outage
+the Workers of a whole house come back over seconds."""
 _log = logging.getLogger("treadle.worker")
 _T = TypeVar("_T")
 

@@ -11,22 +11,22 @@ import logging
 import math
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
 from treadle.shared.errors import Corrupt, Misuse, Stale, StoreChanged, TreadleError, Unavailable
-from treadle.shared.model import AgentId, Capability, Grant, GroupId, ItemId, Lease, Session
+from treadle.shared.model import Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
-from .handlers import Handler
 from .patience import Patience
 from .renewal import RenewalThread, Report, renew_due
-from .slot import End, Run, carry_out
+from .run import End, Run
+from .slot import carry_out as carry_out
 from .tenure import Tenure, Ticket
+from .terms import Terms as Terms
+from .threads import Threads
 
 SWEEP_S = 5.0
 """The directory and every due head are looked at this often at least, since a token can be lost."""
@@ -39,25 +39,13 @@ READ_PAGE = 1000
 _log = logging.getLogger("treadle.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a Worker works under, in every one of its sessions."""
-
-    name: AgentId
-    handlers: Mapping[Capability, Handler]
-    slots: int
-    groups: str
-    """A pattern of Mission ids, as of a shell."""
-    lease_ttl_ms: int
-    grace_s: float
-    renew_in: Literal["thread", "task"]
-
-
 class Shift:
     """One session, from its opening to its end, with its connections, its renewal thread and its tasks."""
 
-    def __init__(self, terms: Terms, patience: Patience, store: Store) -> None:
+    def __init__(self, terms: Terms, patience: Patience, store: Store, *, lives: bool = False) -> None:
         self._terms = terms
+        self._lives = lives
+        """Whether this runtime had a session before: what that one ran was not lost with its Worker."""
         self._patience = patience
         self._nonce = patience.nonce()
         self._authority = Authority(store)
@@ -142,7 +130,12 @@ class Shift:
     async def _open(self) -> tuple[Session, list[Grant]]:
         terms = self._terms
         return await self._authority.open_session(
-            terms.name, tuple(terms.handlers), lease_ttl_ms=terms.lease_ttl_ms, nonce=self._nonce
+            terms.name,
+            tuple(terms.handlers),
+            lease_ttl_ms=terms.lease_ttl_ms,
+            nonce=self._nonce,
+            slots=terms.slots,
+            lives=self._lives,
         )
 
     async def _recover(self, owned: list[Grant]) -> None:
@@ -173,6 +166,7 @@ class Shift:
                 self._failures += 1
                 self._patience.complain(self._failures, error)
                 await anyio.sleep(self._patience.back_off_s(self._failures))
+                self._ring()  # what was not answered is repeated now, not at the next sweep
         with anyio.move_on_after(CLOSE_S):
             await self._authority.close_session(tenure.session)
 
@@ -299,6 +293,10 @@ class Shift:
 
     # --- what runs ask: this is their desk ---
 
+    @property
+    def threads(self) -> Threads:
+        return self._terms.threads
+
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         """The outcome of one operation: it travels with the next turn of its partition, until that is answered."""
         if self._tenure.is_over:
@@ -393,7 +391,11 @@ class Shift:
 
     async def _grace(self) -> None:
         await anyio.sleep(self._terms.grace_s)
-        for run in list(self._tenure.runs.values()):
+        runs = list(self._tenure.runs.values())
+        if runs:
+            names = ", ".join(run.name for run in runs)
+            _log.warning("the grace of %g s is over, cut off and given back: %s", self._terms.grace_s, names)
+        for run in runs:
             run.stop(End.RETURNED)
 
     # --- time and faults ---

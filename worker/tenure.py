@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import anyio
-from treadle.shared.errors import Corrupt
+from treadle.shared.errors import STALE_CODES, Corrupt, Misuse
 from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import Outcome, Release, Save, Start, Take, Turn, TurnReply, Yield, events_of
@@ -20,12 +20,35 @@ from .core.schedule import Ready, View, decide
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
-from .slot import Desk, End, Run
+from .run import Desk, End, Run
 
 _log = logging.getLogger("treadle.worker")
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
-_ENDS_A_RUN = frozenset({EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.ACCEPTED})
+_ENDS_A_RUN = frozenset(
+    {EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.FAILED, EventKind.ACCEPTED}
+)
+_NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
+"""Codes of a refused start after which there is nothing to give back."""
+PATTERN_CHARS_MAX = 1_000
+
+
+def check_pattern(groups: str) -> None:
+    """Misuse where `groups` is no pattern of Mission ids."""
+    todo = "write '*' for all, or a pattern such as 'team/*'"
+    if not groups:
+        raise Misuse(f"--groups: is empty and would match no Mission; {todo}")
+    if len(groups) > PATTERN_CHARS_MAX:
+        raise Misuse(f"--groups: {len(groups):,} characters, at most {PATTERN_CHARS_MAX:,}; {todo}")
+    at = groups.find("[")
+    while at >= 0:
+        first = (
+            at + 2 if groups[at + 1 : at + 2] == "!" else at + 1
+        )  # a `]` that comes first is a member, as in a shell
+        end = groups.find("]", first + 1)
+        if end < 0:
+            raise Misuse(f"--groups: {groups[:80]!r} has a '[' without its ']'; write '[[]' for the character itself")
+        at = groups.find("[", end)
 
 
 @dataclass(slots=True, eq=False)
@@ -169,10 +192,8 @@ class Tenure:
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
             if isinstance(operation, Save | Yield):
                 self._saved(operation, outcome)
-            if isinstance(operation, Start) and outcome.code == "PAUSED":
-                # Given back at once: it would only lapse here, and after the pause anybody may run it.
-                release = Release(operation.group, operation.item, operation.epoch, "paused")
-                self.lanes.ask(turn.partition, release, Ticket())
+            if isinstance(operation, Start) and not outcome.done and outcome.code not in _NOT_OURS:
+                self._give_back(turn.partition, operation, outcome.code)
             for grant in outcome.grants:
                 granted += 1
                 self._granted(grant, asked_s)
@@ -200,6 +221,11 @@ class Tenure:
         elif run is not None and isinstance(operation, Yield):
             run.stop(End.YIELDED)
 
+    def _give_back(self, partition: int, start: Start, code: str) -> None:
+        """Returns an item that may not start now, as one of a paused Group: it waits for everybody, not only here."""
+        _log.info("%s/%s: may not start (%s), given back", shown(start.group), shown(start.item), code)
+        self.lanes.ask(partition, Release(start.group, start.item, start.epoch, code.lower()), Ticket())
+
     def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]]) -> None:
         """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
         if wide and turn.slots < self.free_slots:
@@ -219,6 +245,7 @@ class Tenure:
 
     def _granted(self, grant: Grant, asked_s: float) -> None:
         if grant.lease is None:
+            _log.info("%s/%s: taken, it waits for a free slot", shown(grant.group), shown(grant.item))
             self.owned.append(grant)
             return
         if anyio.current_time() - asked_s >= self.renewals.ttl_s:
@@ -228,6 +255,8 @@ class Tenure:
         run.wants_yield = self.is_stopping
         self.runs[run.lease.lease_id] = run
         self.renewals.hold(grant.partition, grant.lease, asked_s=asked_s)
+        if _log.isEnabledFor(logging.INFO):  # of short work there is much
+            _log.info("%s: taken and started, attempt %d (%s)", run.name, grant.lease.number, grant.capability)
         self._begin(run)
 
     def _receive(self, turn: Turn, reply: TurnReply) -> None:
@@ -257,6 +286,8 @@ class Tenure:
         self._cursors[group] = (partition, self.inbox.cursor(group))
 
     def _lose_what_ended(self, event: Event) -> None:
+        if event.kind is EventKind.FAILED and "@" in event.by:
+            return  # a run's own end; by anybody else it is a command
         for run in list(self.runs.values()):
             # Read late, behind a break in the chain, what led to a run is no end of it.
             if run.key == (event.group, event.item) and event.seq > run.grant.seq:

@@ -11,11 +11,14 @@ import anyio
 from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
-from treadle.shared.store import Endpoint, Store
+from treadle.shared.store import Authority, Endpoint, Store
 
 from .handlers import Handler
 from .patience import Patience
-from .shift import Shift, Terms
+from .shift import Shift
+from .tenure import check_pattern
+from .terms import Terms
+from .threads import Threads
 
 FIRST_CONNECT_S = 3.0
 """How long a store that is not there at the start is waited for."""
@@ -45,11 +48,16 @@ class Worker:
         renew_in: Literal["thread", "task"] = "thread",
         seed: int | None = None,
     ) -> None:
-        """`endpoint`: the store's URL. `seed` and `renew_in="task"` are for a simulator on a virtual clock."""
+        """`endpoint`: the store's URL. `seed` and `renew_in="task"` are for a simulator on a virtual clock.
+
+        Misuse for `groups` that are no pattern.
+        """
+        check_pattern(groups)
         self.name = name
         self.ready = anyio.Event()
         """Set once the first session is open."""
-        self._terms = Terms(name, dict(handlers), slots, groups, round(lease_ttl_s * 1000), grace_s, renew_in)
+        threads = Threads(slots)
+        self._terms = Terms(name, dict(handlers), slots, groups, round(lease_ttl_s * 1000), grace_s, renew_in, threads)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._stop = anyio.Event()
@@ -58,6 +66,11 @@ class Worker:
     def stop(self) -> None:
         """Asks it to take nothing more, to let handlers reach a safe point within the grace, and to return."""
         self._stop.set()
+
+    @property
+    def threads_left(self) -> int:
+        """Threads of sync handlers that still run although their runs are over: the process ends when they do."""
+        return len(self._terms.threads.given_up)
 
     async def run(self) -> None:
         """Works until stopped. Raises Replaced where a newer runtime of this Agent took over; Misuse for a bad store."""
@@ -77,13 +90,12 @@ class Worker:
     async def _serve(self, store: Store) -> None:
         """One session, to its end; returns where another one is to be opened."""
         try:
-            await Shift(self._terms, self._patience, store).serve(self.ready.set)
+            await Shift(self._terms, self._patience, store, lives=self.ready.is_set()).serve(self.ready.set)
         except StoreChanged as changed:
             _log.warning("%s; a new session is opened", changed)
             await self._patience.until_answered(store.adopt)
         except Stale as stale:
-            if stale.details.get("current") != "0":
-                raise Replaced(f"agent {shown(self.name)}: {stale}") from None
+            await self._check_newest(store, stale)
             _log.warning("this session was ended as silent; a new one is opened")
         except Refused as refused:
             if refused.code != "LANE_REGRESSED":
@@ -93,6 +105,25 @@ class Worker:
             if self._stop.is_set():
                 raise
             _log.warning("%s; a new session is opened", error)
+
+    async def _check_newest(self, store: Store, stale: Stale) -> None:
+        """Raises Replaced where a newer session of this Agent was opened, also one that is closed again by now."""
+        authority, mine = Authority(store), int(stale.details["session"])
+
+        async def look() -> int:
+            try:
+                return await authority.newest_epoch(self.name)
+            except StoreChanged as changed:
+                await store.adopt()
+                raise Unavailable(f"{changed}; it is asked again") from None
+
+        newest = await self._patience.until_answered(look)
+        if newest > mine:
+            raise Replaced(
+                f"agent {shown(self.name)}: replaced by a newer process of the same name; "
+                f"give each Worker its own --name; session={mine} current={newest}",
+                details={"session": str(mine), "current": str(newest)},
+            ) from None
 
     async def _connect(self) -> Store:
         """Opens the store. One that loads its data is waited for; one that is not there is not, for long."""

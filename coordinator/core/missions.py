@@ -5,27 +5,22 @@ Pure: the same spec, id, actor and `now_ms` give the same plan in every process.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
-from heapq import heapify, heappop, heappush
+from functools import lru_cache
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
-from treadle.shared.model import Capability, GroupId, ItemId, MissionId, NewItem, NewMission, Urgency
-from treadle.shared.names import check_capability, token
+from treadle.shared.model import GroupId, MissionId, NewItem, NewMission
+from treadle.shared.names import NAME_BYTES_MAX, token
 
-from ..specs import MissionSpec, WorkSpec, place, quoted
+from ..specs import KEEP_RESULTS_S, PRIORITY_CLASS, MissionSpec
+from .items import TIME_MS_MAX, deadline_ms, plan_items
 
-CALL_BYTES_MAX = 16 << 20
-"""Of a Mission's inputs and dependencies together: it is created in one call until chunked load exists."""
 DEADLINE_DEFAULT_MS = 30 * 86_400_000
-TIME_MS_MAX = 10**14
-"""From here on (the year 5138) a number is no longer exact in the store's scripts (design.md 3.10)."""
-CYCLE_SHOWN_MAX = 8
-DIGEST_FORM = "treadle.mission.1"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+DIGEST_FORM = "treadle.mission.2"
+STANDING = "jobs:"
+"""The id of an account's standing Mission is this and the account: one-off jobs are its items."""
 
 
 def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int) -> NewMission:
@@ -35,152 +30,66 @@ def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int)
     the same Mission is recognised whoever repeats it, wherever, in whatever order its dicts and its `work` are.
     """
     group = GroupId(token(mission_id, field="id"))
-    account = token(actor if spec.account is None else spec.account, field="account")
-    deadline_ms = _deadline_ms(spec.deadline, "deadline", now_ms)
-    waits_for = _dependencies(spec.work)
-    order = _topological(spec.work, waits_for)
-    items = [_plan_item(item, index, now_ms) for index, item in enumerate(spec.work)]
-    size = sum(len(item.inputs) + sum(map(len, item.after)) for item in items)
-    if size > CALL_BYTES_MAX:
+    if mission_id.startswith(STANDING):
         raise Misuse(
-            f"work: {size:,} bytes of inputs and dependencies, at most {CALL_BYTES_MAX:,} in one call until chunked load "
-            "exists; split it into several Missions, or keep large data elsewhere and pass its address"
+            f'id: ids that begin with "{STANDING}" are of the Missions that one-off jobs stand in; choose another'
         )
+    account = token(actor if spec.account is None else spec.account, field="account")
+    ends_ms = deadline_ms(spec.deadline, "deadline", now_ms)
+    items = plan_items(spec.work, now_ms=now_ms, alone=True)
+    header = [spec.objective, account, spec.weight, spec.priority_class, ends_ms, spec.open, spec.keep_results_s]
     return NewMission(
         mission=MissionId(mission_id),
         group=group,
-        digest=_digest(spec, account, deadline_ms, items),
+        digest=_digest(header, items),
         actor=token(actor, field="actor"),
         objective=spec.objective,
         account=account,
         weight=spec.weight,
         priority_class=spec.priority_class,
-        deadline_ms=deadline_ms or now_ms + DEADLINE_DEFAULT_MS,
-        items=tuple(items[index] for index in order),
+        deadline_ms=ends_ms or now_ms + DEADLINE_DEFAULT_MS,
+        items=items,
+        open=spec.open,
+        keep_results_s=spec.keep_results_s,
     )
 
 
-def _dependencies(work: Sequence[WorkSpec]) -> list[list[int]]:
-    """For each item the indexes of those it waits for."""
-    index_of: dict[str, int] = {}
-    for index, item in enumerate(work):
-        first = index_of.setdefault(item.id, index)
-        if first != index:
-            raise Misuse(f"{place(index, item.id)}: id: is also that of work[{first}]; ids are unique in a Mission")
-    waits_for: list[list[int]] = []
-    for index, item in enumerate(work):
-        where = f"{place(index, item.id)}: after:"
-        for name in item.after:
-            if name not in index_of:
-                likely = get_close_matches(name, index_of, 1)
-                hint = (
-                    f"did you mean {quoted(likely[0])}?" if likely else "name an item of this Mission, or leave it out"
-                )
-                raise Misuse(f"{where} unknown item {quoted(name)}; {hint}")
-            if name == item.id:
-                raise Misuse(f"{where} {quoted(name)} is the item itself, which would wait for ever; leave it out")
-        if len(set(item.after)) < len(item.after):
-            twice = next(name for name in item.after if item.after.count(name) > 1)
-            raise Misuse(f"{where} {quoted(twice)} is there twice; name it once")
-        waits_for.append([index_of[name] for name in item.after])
-    return waits_for
-
-
-def _topological(work: Sequence[WorkSpec], waits_for: list[list[int]]) -> list[int]:
-    """Indexes in an order where each item stands behind what it waits for, else as given; Misuse names a cycle."""
-    missing = [len(others) for others in waits_for]
-    dependents: list[list[int]] = [[] for _ in waits_for]
-    for index, others in enumerate(waits_for):
-        for other in others:
-            dependents[other].append(index)
-    free = [index for index, count in enumerate(missing) if count == 0]
-    heapify(free)
-    order: list[int] = []
-    while free:
-        index = heappop(free)
-        order.append(index)
-        for dependent in dependents[index]:
-            missing[dependent] -= 1
-            if missing[dependent] == 0:
-                heappush(free, dependent)
-    if len(order) < len(waits_for):
-        cycle = _cycle(waits_for, missing)
-        names = [quoted(work[index].id)[1:-1] for index in (*cycle, cycle[0])]
-        if len(names) > CYCLE_SHOWN_MAX:
-            names[CYCLE_SHOWN_MAX - 2 : -1] = [f"... {len(cycle)} items ..."]
-        raise Misuse(
-            f"{place(cycle[0], work[cycle[0]].id)}: after: cycle {' -> '.join(names)}, each waiting for the next for "
-            "ever; take one of these dependencies out"
-        )
-    return order
-
-
-def _cycle(waits_for: list[list[int]], missing: list[int]) -> list[int]:
-    """One cycle among the items that still miss something, beginning with its first item."""
-    walked: list[int] = []
-    index = next(index for index, count in enumerate(missing) if count)
-    while index not in walked:
-        walked.append(index)
-        index = next(other for other in waits_for[index] if missing[other])
-    cycle = walked[walked.index(index) :]
-    first = cycle.index(min(cycle))
-    return cycle[first:] + cycle[:first]
-
-
-def _plan_item(item: WorkSpec, index: int, now_ms: int) -> NewItem:
-    where = place(index, item.id)
-    return NewItem(
-        item=ItemId(token(item.id, field=f"{where}: id")),
-        capability=Capability(check_capability(item.capability, field=f"{where}: capability")),
-        inputs=codec.pack(item.inputs, field=f"{where}: inputs", limit=codec.INPUTS_MAX),
-        after=tuple(ItemId(token(name, field=f"{where}: after")) for name in item.after),
-        width=item.slots,
-        urgency=Urgency(item.urgency),
-        business_impact=item.business_impact,
-        deadline_ms=_deadline_ms(item.deadline, f"{where}: deadline", now_ms),
-        start_by_s=item.start_by_s,
+@lru_cache(maxsize=1024)
+def plan_standing(account: str, *, actor: str) -> NewMission:
+    """Plan the Mission that the one-off jobs of an account are items of: open, never sealed, the same for everybody."""
+    mission_id = standing_id(account)
+    objective = "the one-off jobs of an account"
+    named = token(account, field="account")
+    return NewMission(
+        mission=MissionId(mission_id),
+        group=GroupId(token(mission_id, field="account")),
+        digest=_digest([objective, named, 1.0, PRIORITY_CLASS, 0, True, KEEP_RESULTS_S], ()),
+        actor=token(actor, field="actor"),
+        objective=objective,
+        account=named,
+        weight=1.0,
+        priority_class=PRIORITY_CLASS,
+        deadline_ms=TIME_MS_MAX - 1,
+        items=(),
+        open=True,
+        keep_results_s=KEEP_RESULTS_S,
     )
 
 
-def _deadline_ms(deadline: datetime | None, field: str, now_ms: int) -> int:
-    """The deadline in the store's milliseconds, 0 where there is none; Misuse for one that is naive, past or too far."""
-    if deadline is None:
-        return 0
-    if deadline.utcoffset() is None:
-        raise Misuse(f"{field}: {deadline.isoformat()} has no time zone; use an aware datetime, as datetime.now(UTC)")
-    deadline_ms = (deadline - _EPOCH) // _MILLISECOND
-    if deadline_ms <= now_ms:
-        now = (_EPOCH + now_ms * _MILLISECOND).isoformat(timespec="milliseconds")
-        raise Misuse(f"{field}: {deadline.isoformat()} is in the past, the store's time is {now}; give a later one")
-    if deadline_ms >= TIME_MS_MAX:
-        raise Misuse(f"{field}: {deadline.isoformat()} is too far away, must be before the year 5138; leave it out")
-    return deadline_ms
+def standing_id(account: str) -> str:
+    """The id of the account's standing Mission; Misuse where the account's name leaves no room for it."""
+    token(account, field="account")
+    mission_id = f"{STANDING}{account}"
+    if (size := len(mission_id.encode())) > NAME_BYTES_MAX:
+        most = NAME_BYTES_MAX - len(STANDING)
+        raise Misuse(f"account: {size - len(STANDING)} bytes, at most {most} for one-off jobs; shorten it")
+    return mission_id
 
 
-def _digest(spec: MissionSpec, account: str, deadline_ms: int, items: Sequence[NewItem]) -> str:
-    content: list[object] = [DIGEST_FORM, spec.objective, account, spec.weight, spec.priority_class, deadline_ms]
-    for item in sorted(items, key=lambda item: item.item):
-        inputs = _sorted(codec.unpack(item.inputs, what=f"inputs of {item.item}"))
-        content.append(
-            [
-                item.item,
-                item.capability,
-                codec.digest(codec.pack(inputs, field="inputs", limit=codec.INPUTS_MAX)),
-                sorted(item.after),
-                item.width,
-                item.urgency.value,
-                item.business_impact,
-                item.deadline_ms,
-                item.start_by_s,
-            ]
-        )
-    return codec.digest(codec.pack(content, field="mission", limit=2 * CALL_BYTES_MAX))
-
-
-def _sorted(value: object) -> object:
-    """`value` with the keys of every dict in one order."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(child) for child in value]
-    return value
+def _digest(header: Sequence[object], items: Sequence[NewItem]) -> str:
+    """Of the Mission's own content, and of its items' digests in an order that is nobody's."""
+    content = codec.pack([DIGEST_FORM, *header], field="mission", limit=codec.PAYLOAD_MAX)
+    summed = hashlib.sha256(content)
+    for digest in sorted([item.digest for item in items]):
+        summed.update(digest.encode())
+    return summed.hexdigest()[:32]

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.shared.errors import Corrupt
+from treadle.shared.facts import Progress
 from treadle.shared.lifecycle import TERMINAL_ITEMS, next_state
-from treadle.shared.model import AgentId, Event, EventKind, ItemId, ItemState
+from treadle.shared.model import AgentId, Event, EventKind, ItemId, ItemState, MissionState
 
 ENDS = frozenset(
     {
@@ -275,15 +276,33 @@ def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 4)
 
 
-def progress_line(logs: Mapping[str, Sequence[Event]], alive: frozenset[AgentId], *, slots_each: int) -> str:
-    """How far each Mission is and how many of the living Workers' slots are busy; '' before the first Event."""
-    parts = []
-    busy = 0
+def progress(logs: Mapping[str, Sequence[Event]], alive: frozenset[AgentId]) -> tuple[Progress, ...]:
+    """How far each Mission is; what runs, at living Workers only."""
+    found = []
     for name, events in logs.items():
         if events:
-            states = states_of(events)
-            running = sum(run.ended_ms is None and run.agent in alive for run in runs_of(events))
-            verified = sum(state is ItemState.VERIFIED for state in states.values())
-            parts.append(f"{name} {verified:>2}/{len(states)} verified, {running} running")
-            busy += running
+            states = Counter(states_of(events).values())
+            kinds = {event.kind for event in events if event.item is None}
+            ended = MissionState.APPROVED if EventKind.MISSION_APPROVED in kinds else MissionState.FAILED
+            is_over = not kinds.isdisjoint((EventKind.MISSION_APPROVED, EventKind.MISSION_TERMINATED))
+            found.append(
+                Progress(
+                    mission=name,
+                    group=events[0].group,
+                    state=ended if is_over else MissionState.ACTIVE,
+                    total=states.total(),
+                    verified=states[ItemState.VERIFIED],
+                    failed=states[ItemState.FAILED],
+                    cancelled=states[ItemState.CANCELLED],
+                    running=sum(run.ended_ms is None and run.agent in alive for run in runs_of(events)),
+                )
+            )
+    return tuple(found)
+
+
+def progress_line(logs: Mapping[str, Sequence[Event]], alive: frozenset[AgentId], *, slots_each: int) -> str:
+    """How far each Mission is and how many of the living Workers' slots are busy; '' before the first Event."""
+    missions = progress(logs, alive)
+    parts = [f"{one.mission} {one.verified:>2}/{one.total} verified, {one.running} running" for one in missions]
+    busy = sum(one.running for one in missions)
     return f"{' | '.join(parts)} | {busy} of {len(alive) * slots_each} slots busy" if parts else ""

@@ -21,6 +21,7 @@ from treadle.shared.store import Store
 from treadle.shared.store.embedded import EmbeddedServer
 
 from ..client import Client, Mission
+from ..core.figures import Frame, Pace
 from ..specs import MissionSpec, WorkSpec
 from . import evidence
 from .shards import Listing, deal
@@ -34,7 +35,7 @@ SECOND_AFTER = 0.25
 START_BY_S = 10
 """What a killed Worker had accepted and not started is offered again after so long."""
 LOOK_EACH_S = 0.03
-SAY_EACH_S = 0.5
+SAY_EACH_S, SHOW_EACH_S = 0.5, 0.2
 CHOOSY_S = 3.0
 STALLED_AFTER_S = 60.0
 RESULTS_WITHIN_S = 30.0
@@ -95,10 +96,13 @@ class _Watched:
         return sum(state == "verified" for state in states.values()) / max(1, len(states))
 
 
-def run(plan: Plan, say: Callable[[str], None]) -> Told:
-    """The distributed part, whole; nothing it started is left when it returns or raises. SignalledError on a signal."""
+def run(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], None] | None = None) -> Told:
+    """The distributed part, whole; nothing it started is left when it returns or raises. SignalledError on a signal.
+
+    How far it is goes to `show`, several times a second, else to `say`, as lines.
+    """
     try:
-        return anyio.run(_until_a_signal, plan, say)
+        return anyio.run(_until_a_signal, plan, say, show)
     except BaseExceptionGroup as group:
         raise _first(group) from group
 
@@ -111,7 +115,7 @@ def _first(error: BaseException) -> BaseException:
     return next((leaf for leaf in leaves if isinstance(leaf, TreadleError)), leaves[0])
 
 
-async def _until_a_signal(plan: Plan, say: Callable[[str], None]) -> Told:
+async def _until_a_signal(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], None] | None) -> Told:
     caught = 0
     told: Told | None = None
 
@@ -127,14 +131,14 @@ async def _until_a_signal(plan: Plan, say: Callable[[str], None]) -> Told:
         work = anyio.CancelScope()
         await group.start(listen)
         with work:
-            told = await _tell(plan, say)
+            told = await _tell(plan, say, show)
         group.cancel_scope.cancel()
     if told is None:
         raise SignalledError(caught)
     return told
 
 
-async def _tell(plan: Plan, say: Callable[[str], None]) -> Told:
+async def _tell(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], None] | None) -> Told:
     async with (
         EmbeddedServer() as server,
         _store(server.url) as store,
@@ -149,7 +153,10 @@ async def _tell(plan: Plan, say: Callable[[str], None]) -> Told:
                 crew.start()
             say(f"Workers: {plan.workers}, slots of each: {plan.slots}, lease TTL: {plan.ttl_s:g} s")
             async with anyio.create_task_group() as group:
-                group.start_soon(_report_progress, watched, crew, say)
+                if show is None:
+                    group.start_soon(_report_progress, watched, crew, say)
+                else:
+                    group.start_soon(_show_progress, watched, crew, show)
                 group.start_soon(_follow, store, watched)
                 missions = {"index": await _submit(client, "index", plan.listing, say)}
                 await _until(
@@ -286,6 +293,15 @@ async def _report_progress(watched: _Watched, crew: Crew, say: Callable[[str], N
         if line != said:
             say(line)
             said = line
+
+
+async def _show_progress(watched: _Watched, crew: Crew, show: Callable[[Frame], None]) -> None:
+    paces = Pace()
+    while True:
+        missions = evidence.progress(watched.logs, crew.alive)
+        at_ms = int(time.monotonic() * 1000)
+        show(Frame(at_ms, missions, tuple(paces.see(one, at_ms) for one in missions), len(crew.alive)))
+        await anyio.sleep(SHOW_EACH_S)
 
 
 async def _whole_log(store: Store, name: str) -> list[Event]:

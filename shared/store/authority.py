@@ -62,12 +62,20 @@ class Authority:
         self._wake_link: Link | None = None
 
     async def open_session(
-        self, agent: AgentId, capabilities: Sequence[Capability], *, lease_ttl_ms: int, nonce: str, slots: int = 1
+        self,
+        agent: AgentId,
+        capabilities: Sequence[Capability],
+        *,
+        lease_ttl_ms: int,
+        nonce: str,
+        slots: int = 1,
+        lives: bool = False,
     ) -> tuple[Session, list[Grant]]:
         """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
 
-        `slots`: its Capacity Slots, for receipts and pictures. Gives the session and what the Agent's older one held,
-        requeued under it. Stale where a newer one was opened meanwhile.
+        `slots`: its Capacity Slots, for receipts and pictures. `lives`: whether the process that had the older session is
+        this one, so that what it ran does not count as lost with its Worker. Gives the
+        session and what the older one held, requeued under it. Stale where a newer one was opened meanwhile.
         """
         home = self.store.partition_of(agent)
         replid = self.store.replid
@@ -76,7 +84,8 @@ class Authority:
         pending = dict.fromkeys(range(self.store.partitions), "-")
         grants: list[Grant] = []
         chosen = capability_set(capabilities)
-        arguments = (agent, session.epoch, lease_ttl_ms, slots, chosen, ",".join(session.capabilities))
+        terms = (lease_ttl_ms, slots, int(lives), chosen, ",".join(session.capabilities))
+        arguments = (agent, session.epoch, *terms)
         while pending:
             answers = await self.store.call_each(
                 [("install_session", partition, (replid, *arguments, after)) for partition, after in pending.items()]
@@ -96,6 +105,12 @@ class Authority:
                 ]
             pending = again
         return session, grants
+
+    async def newest_epoch(self, agent: AgentId) -> int:
+        """The newest Session Epoch of an Agent, whether or not that session is still open; 0 where it never had one."""
+        base = self.store.base(self.store.partition_of(agent))
+        record = await self.store.run(lambda client: client.hget(keys.epochs(base), agent))
+        return 0 if record is None else int(record.split()[0])
 
     async def close_session(self, session: Session) -> None:
         """Ends the session in every partition; what it still holds is offered to others."""

@@ -57,7 +57,10 @@ _REFUSALS = frozenset(
 )
 _WAIT_ERRORS = (BusyLoadingError, ReadOnlyError, ClusterDownError, TryAgainError)
 """redis-py cuts the code off the text of these; MASTERDOWN is a ClusterDownError to it."""
-_WAIT_PREFIXES = ("BUSY", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MASTERDOWN", "LOADING", "READONLY")
+_WAIT_PREFIXES = (
+    *("BUSY", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MASTERDOWN", "LOADING", "READONLY"),
+    "UNBLOCKED",  # a blocking read, at the moment its server became a replica
+)
 
 Call = tuple[str, str, Sequence[str | bytes | int | float]]
 """One call of the library: function, the partition's declared key, arguments."""
@@ -192,6 +195,8 @@ class Link:
         try:
             return await command(self._client)
         except (RedisError, OSError) as error:
+            if is_demoted(error):
+                await self.aclose()
             raise translate(error, self.endpoint.shown) from error
 
     async def call(self, call: Call) -> list[bytes]:
@@ -210,6 +215,8 @@ class Link:
             await self.load()
             for i, answer in zip(missing, await self._pipeline([calls[i] for i in missing]), strict=True):
                 answers[i] = answer
+        if any(is_demoted(answer) for answer in answers):
+            await self.aclose()
         return [
             translate(answer, self.endpoint.shown) if isinstance(answer, Exception) else cast("list[bytes]", answer)
             for answer in answers
@@ -244,6 +251,7 @@ class Link:
             raise translate(error, self.endpoint.shown) from error
 
     async def aclose(self) -> None:
+        """Closes the connection; a later call makes a new one."""
         await self._client.aclose()
 
 
@@ -263,6 +271,8 @@ class SyncLink:
                 answer = self._client.execute_command("FCALL", self._library.functions[function], 1, key, *args)
                 return cast("list[bytes]", answer)
             except ResponseError as error:
+                if is_demoted(error):
+                    self.close()
                 if attempt == 2 or not is_missing(error):
                     raise translate(error, self.endpoint.shown) from error
                 self._load()
@@ -293,6 +303,13 @@ def is_missing(answer: object) -> bool:
     return isinstance(answer, ResponseError) and "Function not found" in str(answer)
 
 
+def is_demoted(answer: object) -> bool:
+    """Whether the server became a replica: its name may lead to another by now, so the connection is made anew (BR-27)."""
+    return isinstance(answer, ResponseError) and (
+        isinstance(answer, ReadOnlyError) or str(answer).startswith(("READONLY", "UNBLOCKED"))
+    )
+
+
 def translate(error: Exception, where: str) -> TreadleError:
     """The error of the tree for what redis-py or the server said. No message holds a URL's credentials."""
     if type(error) is ConnectionError and isinstance(error.__cause__, RedisError):
@@ -305,6 +322,8 @@ def translate(error: Exception, where: str) -> TreadleError:
         return Unavailable(f"store {where} lost the function library as soon as it had it; it is asked again")
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
         return Misuse(f"store {where}: access denied ({text[:200]}); check user and password in TREADLE_URL")
+    if "DB index" in text:
+        return Misuse(f"store {where}: {text[:200]}; name a database that the server has, in TREADLE_URL")
     if isinstance(error, _WAIT_ERRORS) or text.startswith(_WAIT_PREFIXES):
         return Unavailable(f"store {where} cannot answer now: {text[:200]}; it is asked again")
     if isinstance(error, OutOfMemoryError) or code == "OOM":

@@ -98,3 +98,33 @@ def parked(base_: str) -> str:
 
 def seqs(base_: str) -> str:
     return f"{base_}@seqs"
+
+
+def epochs(base_: str) -> str:
+    """The Session Epochs minted so far, by Agent, in each Agent's home partition."""
+    return f"{base_}@epochs"
+
+
+def sessions(base_: str) -> str:
+    """The live sessions, by Agent."""
+    return f"{base_}@sessions"
+
+
+def due(base_: str) -> str:
+    """What is to be done when, by time."""
+    return f"{base_}@due"
+
+
+def held(base_: str, agent: AgentId) -> str:
+    """The items that an Agent owns."""
+    return f"{base_}@held:{agent}"
+
+
+def usage(base_: str) -> str:
+    """The service of each node: `g:<group>`, `a:<account>`, `c:<class>`."""
+    return f"{base_}@usage"
+
+
+def take(base_: str, capability: str) -> str:
+    """What may be taken now of one capability, in its order."""
+    return f"{base_}@take:{capability}"

@@ -26,7 +26,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
     "retry": ("replid", "group", "item", "actor", "action"),
     "open_session": ("replid", "agent", "nonce"),
-    "install_session": ("replid", "agent", "session", "ttl_ms", "slots", "set", "capabilities", "after"),
+    "install_session": ("replid", "agent", "session", "ttl_ms", "slots", "lives", "set", "capabilities", "after"),
     "close_session": ("replid", "agent", "session"),
     "turn": (
         *("replid", "agent", "session", "ttl_ms", "tag", "lane", "n", "digest", "slots", "ahead", "token"),

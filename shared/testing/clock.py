@@ -15,18 +15,22 @@ import asyncio
 import heapq
 import inspect
 import random
-from collections import deque
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
-from typing import Any, NoReturn, TypeVar
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 from unittest import mock
 
 EPOCH_S = 1_800_000_000.0
 """What `time.time()` says when a virtual loop begins."""
 STEPS_MAX = 2_000_000
 """Beyond that many steps a run has no end, whatever its clock says."""
+THREAD_PATIENCE_S = 30.0
+"""How long, in real seconds, a loop that allows threads stands still for one."""
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _process: ContextVar[Process | None] = ContextVar("treadle_virtual_process", default=None)
 
 
@@ -158,21 +162,32 @@ class _Ready:
         return process.is_running or (self.burying and not process._is_paused)
 
 
-def _no_thread(*_: object, **__: object) -> NoReturn:
-    raise RuntimeError("a thread has no virtual time")
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop without a selector: it never sleeps, and says Deadlock where a real one would wait for ever.
 
-    An exception in a callback leaves the loop at once: nothing that happens in a simulation is only logged.
+    An exception in a callback leaves the loop at once: nothing that happens in a simulation is only logged. A thread has
+    no virtual time; with `threads` the clock stands still while one runs that was entered by `in_threads`.
     """
 
     _ready: Any
     _scheduled: list[asyncio.TimerHandle]
 
-    def __init__(self, *, seed: int | None = None, steps_max: int = STEPS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        steps_max: int = STEPS_MAX,
+        epoch_s: float = EPOCH_S,
+        threads: bool = False,
+    ) -> None:
         super().__init__()
+        self.epoch_s = epoch_s
+        """What `time.time()` says when this loop begins."""
+        self.in_threads: Counter[Process | None] = Counter()
+        """How many threads run for each process, of those that are waited for."""
+        self._threads_allowed = threads
+        self._arrived: deque[asyncio.Handle] = deque()
+        self._rung = threading.Event()
         self.steps = 0
         self.steps_max = steps_max
         self.processes: list[Process] = []
@@ -187,7 +202,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wall_time(self) -> float:
         """What `time.time()` says on this loop."""
-        return EPOCH_S + self._now_s
+        return self.epoch_s + self._now_s
 
     def process(self, name: str) -> Process:
         """A new process, of which nothing runs yet."""
@@ -240,7 +255,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task.add_done_callback(tasks.pop)
         return task
 
-    run_in_executor = _no_thread  # whatever it is given
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts) -> asyncio.Future[_T]:
+        if not self._threads_allowed:
+            raise RuntimeError("a thread has no virtual time")
+        process = _process.get()
+        self.in_threads[process] += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(lambda _: self.in_threads.subtract([process]))
+        return future
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Keeps what comes from a thread until the loop looks: its queues are not for two threads."""
+        handle = asyncio.Handle(callback, list(args), self, context)
+        self._arrived.append(handle)
+        self._rung.set()
+        return handle
 
     def close(self) -> None:
         self._scheduled.clear()
@@ -252,12 +283,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps > self.steps_max:
             raise Deadlock(f"no end after {self.steps_max} steps, {self._now_s:.3f} virtual seconds")
-        handle = self._queues.next()
+        handle = self._next()
         while handle is None and not self._stopping_now():
-            self._pass_time()
-            handle = self._queues.next()
+            if any(n > 0 and (process is None or process.is_running) for process, n in self.in_threads.items()):
+                self._await_threads()
+            else:
+                self._pass_time()
+            handle = self._next()
         if handle is not None:
             handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # see append
+
+    def _next(self) -> asyncio.Handle | None:
+        while self._arrived:
+            self._ready.append(self._arrived.popleft())
+        return self._queues.next()
+
+    def _await_threads(self) -> None:
+        if not self._arrived and not self._rung.wait(THREAD_PATIENCE_S):
+            raise Deadlock(f"at {self._now_s:.3f} s a thread runs for more than {THREAD_PATIENCE_S:g} real seconds")
+        self._rung.clear()
 
     def _stopping_now(self) -> bool:
         return bool(getattr(self, "_stopping", False))

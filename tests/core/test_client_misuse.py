@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
 
 import pytest
-from treadle.coordinator import Client, MissionFailed, MissionSpec, WorkSpec, client
-from treadle.coordinator.client import ATTEMPTS_MAX, Failure
+import redis.asyncio
+from treadle.coordinator import Client, Failure, JobFailed, MissionFailed, MissionSpec, WorkSpec, asking, line
+from treadle.coordinator.line import ATTEMPTS_MAX
 from treadle.shared.errors import Backpressure, Misuse, Refused, ReplyLost, StoreChanged, TreadleError
-from treadle.shared.model import MissionState
+from treadle.shared.inputs import Call
+from treadle.shared.model import Capability, MissionState
 
 URL = "redis://127.0.0.1:1/0"
 SPEC = MissionSpec(objective="index", work=[WorkSpec(id="a", capability="index")])
@@ -20,9 +24,22 @@ SPEC = MissionSpec(objective="index", work=[WorkSpec(id="a", capability="index")
     ("make", "said"),
     [
         (lambda: Client.connect("http://localhost"), "url (TREADLE_URL): 'http://localhost' is not allowed"),
+        (
+            lambda: Client.connect(f"{URL}?decode_responses=True"),
+            "url (TREADLE_URL): decode_responses has no place in it",
+        ),
+        (
+            lambda: Client.connect(redis.asyncio.Redis(decode_responses=True)),  # type: ignore[arg-type]
+            "url: a value of type redis.asyncio.client.Redis is no address; pass the URL, redis://...",
+        ),
+        (lambda: Client.connect(redis.Redis()), "url: a value of type redis.client.Redis is no address"),  # type: ignore[arg-type]
         (lambda: Client.connect(URL, prefix="a:b"), "prefix (TREADLE_PREFIX): 'a:b' is not allowed"),
         (lambda: Client.connect(URL, actor=""), "actor: 0 bytes, must be 1 to 256"),
         (lambda: Client.connect(URL, actor="x" * 257), "actor: 257 bytes, must be 1 to 256"),
+        (lambda: Client.connect(URL).job(""), "key: 0 bytes, must be 1 to 256"),
+        (lambda: Client.connect(URL).job("\ud800"), "key: holds a lone surrogate"),
+        (lambda: Client.connect(URL).job("x", account=""), "account: 0 bytes, must be 1 to 256"),
+        (lambda: Client.connect(URL).job("x", account="x" * 252), "account: 252 bytes, at most 251 for one-off jobs"),
         (lambda: Client.connect(URL).mission(""), "mission: 0 bytes, must be 1 to 256"),
         (lambda: Client.connect(URL).mission("\ud800"), "mission: holds a lone surrogate"),
     ],
@@ -35,10 +52,73 @@ def test_a_wrong_argument_is_refused_before_anything_is_opened(make: Callable[[]
 
 async def test_a_client_that_was_not_entered_says_how_to() -> None:
     mission = Client.connect(URL).mission("nightly")
-    calls = (Client.connect(URL).submit(SPEC), mission.view(), mission.results(), anext(mission.events()))
+    job = Client.connect(URL).job("photo-17")
+    opened = Client.connect(URL)
+    calls: tuple[Awaitable[object], ...] = (
+        *(opened.pause("all"), opened.resume("all"), opened.paused(), opened.schedules(), opened.unschedule("x")),
+        opened.schedule("x", "index", every=60),
+        *(Client.connect(URL).submit(SPEC), Client.connect(URL).enqueue("index")),
+        *(mission.view(), mission.results(), mission.items(), mission.add(SPEC.work), mission.seal(), mission.cancel()),
+        *(mission.cancel_item("a"), mission.fail("a", "x"), mission.retry("a"), anext(mission.events())),
+        *(job.view(), job.state(), job.result(), job.cancel(), job.retry()),
+    )
     for call in calls:
         with pytest.raises(Misuse, match=r"write `async with Client\.connect"):
             await call
+
+
+CALL = Call(Capability("index"), "1.0.0", {"n": 1}, lambda value: value)
+
+
+@pytest.mark.parametrize(
+    ("work", "given", "said"),
+    [
+        (
+            3,
+            {},
+            "enqueue: takes a capability's name, handler.spec(...), a handler or a WorkSpec, not a value of type int",
+        ),
+        (None, {}, "enqueue: takes a capability's name"),
+        (CALL, {"inputs": {}}, "enqueue: handler.spec(...) has its inputs already; give none beside it"),
+        (
+            SPEC.work[0],
+            {"key": "x"},
+            "enqueue: a WorkSpec has its own inputs, id (the key) and options; give nothing beside",
+        ),
+        (SPEC.work[0], {"slots": 2}, "enqueue: a WorkSpec has its own inputs"),
+        ("No Such!", {"key": "x"}, "job (key \"x\"): capability: 'No Such!' is not a capability name"),
+        ("index", {"key": ""}, "key: 0 bytes, must be 1 to 256"),
+        ("index", {"key": "x" * 257}, "key: 257 bytes, must be 1 to 256"),
+        ("index", {"key": "\ud800"}, "key: holds a lone surrogate"),
+        ("index", {"account": ""}, "account: 0 bytes, must be 1 to 256"),
+        ("index", {"account": "\ud800"}, "account: holds a lone surrogate"),
+        ("index", {"key": "x", "inputs": []}, 'WorkSpec (id "x"): inputs: a value of type list must be a dict'),
+        ("index", {"key": "x", "inputs": {1: 2}}, 'job (key "x"): inputs: key 1 is of type int, must be str'),
+        (
+            "index",
+            {"key": "x", "inputs": {"i": [{"id": 2**64}]}},
+            'job (key "x"): inputs.i[0].id: 18446744073709551616 is',
+        ),
+        ("index", {"key": "x", "retries": 3}, 'WorkSpec (id "x"): retries: is not a field; did you mean retry?'),
+        (
+            "index",
+            {"key": "x", "not_before": datetime(2031, 1, 1)},
+            'WorkSpec (id "x"): not_before: datetime.datetime(2031',
+        ),
+        ("index", {"key": "x", "retry": 101}, 'WorkSpec (id "x"): retry: 101 must be 0 to 100 retries'),
+    ],
+)
+async def test_a_job_that_is_wrong_is_refused_before_anything_is_asked(
+    work: Any, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Misuse) as caught:
+        await Client.connect(URL, actor="ann").enqueue(work, **given)
+    assert str(caught.value).startswith(said)
+
+
+async def test_add_takes_specs_and_nothing_else() -> None:
+    with pytest.raises(Misuse, match=r"^add: work\[1\]: takes WorkSpecs, not a value of type dict$"):
+        await Client.connect(URL).mission("m").add([SPEC.work[0], {"id": "b"}])  # type: ignore[list-item]
 
 
 async def test_submit_takes_a_spec_and_nothing_else() -> None:
@@ -65,7 +145,7 @@ def test_the_environment_is_used_where_nothing_is_given(monkeypatch: pytest.Monk
 
 
 def test_generated_ids_are_long_and_never_twice() -> None:
-    made = {client._new_id() for _ in range(1000)}
+    made = {asking.new_id("m") for _ in range(1000)}
     assert len(made) == 1000
     assert {len(id_) for id_ in made} == {22}
 
@@ -81,11 +161,18 @@ def test_a_failed_mission_says_which_items_failed_and_why() -> None:
     assert len(message) < 1200
 
 
+def test_a_failed_job_says_why_where_and_how_often() -> None:
+    error = JobFailed(
+        "jobs:acme/photo-17", Failure("photo-17", "ValueError", "no such file", "thumbs.py:7"), attempts=4
+    )
+    assert str(error) == 'job "jobs:acme/photo-17" failed, tried 4 times: ValueError: no such file (thumbs.py:7)'
+
+
 @pytest.mark.parametrize("problem", [ReplyLost("lost"), Backpressure("full")])
 async def test_an_unavailable_store_is_asked_again_and_not_for_ever(
     problem: TreadleError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(line, "BACKOFF_S", 0.0)
     asked = 0
 
     async def ask() -> None:
@@ -94,12 +181,12 @@ async def test_an_unavailable_store_is_asked_again_and_not_for_ever(
         raise problem
 
     with pytest.raises(type(problem)):
-        await client._repeated(ask, None)
+        await line.repeated(ask, None)
     assert asked == ATTEMPTS_MAX
 
 
 async def test_another_server_is_adopted_before_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(line, "BACKOFF_S", 0.0)
     calls: list[str] = []
 
     async def ask() -> str:
@@ -113,7 +200,7 @@ async def test_another_server_is_adopted_before_it_is_asked_again(monkeypatch: p
         if calls.count("adopt") == 1:
             raise ReplyLost("lost")
 
-    assert await client._repeated(ask, adopt) == "answer"
+    assert await line.repeated(ask, adopt) == "answer"
     assert calls == ["ask", "adopt", "adopt", "ask"]
 
 
@@ -126,5 +213,5 @@ async def test_a_refusal_is_not_asked_again() -> None:
         raise Refused("no")
 
     with pytest.raises(Refused):
-        await client._repeated(ask, None)
+        await line.repeated(ask, None)
     assert asked == 1

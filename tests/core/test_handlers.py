@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from treadle.shared.errors import Misuse
-from treadle.worker import Context, Fail, handler
+from treadle.worker import Context, Fail, SyncContext, handler
 from treadle.worker.handlers import collect, load
 
 
@@ -65,25 +65,51 @@ def test_a_malformed_version_is_refused_and_named(version: str) -> None:
         handler("thumbnails", version=version)
 
 
-def test_a_plain_function_is_refused_with_its_place() -> None:
-    def plain(context: Context, inputs: dict[str, Any]) -> None: ...
+def test_a_plain_function_is_a_handler_for_a_thread() -> None:
+    @handler("count")
+    def count(context: SyncContext, inputs: dict[str, Any]) -> int:  # noqa: ARG001
+        return len(inputs)
 
-    with pytest.raises(Misuse, match=r"plain \(.*test_handlers\.py:\d+\) is not an `async def`"):
-        handler("thumbnails")(plain)  # type: ignore[type-var]  # that it is refused is the test
+    (made,) = collect(module_of(count=count)).values()
+    assert made.is_sync
+    assert not collect(module_of(thumbnails=thumbnails))[made.capability.__class__("thumbnails")].is_sync
+
+
+class AsyncCallable:
+    async def __call__(self, context: Context, inputs: dict[str, Any]) -> int:  # noqa: ARG002
+        return 1
+
+
+@pytest.mark.parametrize("function", [AsyncCallable(), functools.partial(thumbnails)])
+def test_what_is_called_like_an_async_function_runs_on_the_loop(function: Any) -> None:
+    (made,) = collect(module_of(function=handler("thumbnails")(function))).values()
+    assert not made.is_sync
+
+
+def test_what_is_no_function_is_refused_with_its_place() -> None:
+    def many(context: SyncContext, inputs: dict[str, Any]) -> Iterator[int]:  # noqa: ARG001
+        yield 1
+
+    class Work: ...
+
+    with pytest.raises(Misuse, match=r"many \(.*test_handlers\.py:\d+\) has a `yield`"):
+        handler("thumbnails")(many)
+    with pytest.raises(Misuse, match="is no function"):
+        handler("thumbnails")(Work)  # type: ignore[arg-type]  # that it is refused is the test
 
 
 def test_a_function_that_does_not_take_context_and_inputs_is_refused() -> None:
     async def narrow(context: Context) -> None: ...
 
     with pytest.raises(Misuse, match=r"must take \(context, inputs\)"):
-        handler("thumbnails")(narrow)  # type: ignore[type-var]  # that it is refused is the test
+        handler("thumbnails")(narrow)  # type: ignore[arg-type]  # that it is refused is the test
 
 
 def test_the_decorator_without_its_name_says_how_to_write_it() -> None:
     async def bare(context: Context, inputs: dict[str, Any]) -> None: ...
 
     with pytest.raises(Misuse, match="write @handler"):
-        handler(bare)  # type: ignore[arg-type]  # that it is refused is the test
+        handler(bare)  # type: ignore[call-overload]  # that it is refused is the test
 
 
 def test_two_handlers_of_one_capability_are_refused_with_both_places() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from treadle.coordinator.core.missions import CALL_BYTES_MAX, plan_mission
+from treadle.coordinator.core.graph import DEPENDENTS_MAX
+from treadle.coordinator.core.missions import plan_mission, plan_standing, standing_id
 from treadle.coordinator.specs import MissionSpec, WorkSpec
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
@@ -188,12 +190,55 @@ def test_the_mission_s_own_id_actor_account_and_deadline_are_checked() -> None:
         plan_mission(spec, mission_id="", actor="ann", now_ms=NOW_MS)
 
 
-def test_the_sum_of_all_inputs_is_bounded() -> None:
-    blob = "x" * ((1 << 20) - 10)
-    assert len(plan(*(item(f"i{index}", inputs={"b": blob}) for index in range(16))).items) == 16
-    message = refusal(*(item(f"i{index}", inputs={"b": blob}) for index in range(17)))
-    assert message.startswith("work: 17,825,")
-    assert f"at most {CALL_BYTES_MAX:,} in one call until chunked load exists; split it" in message
+def test_too_many_that_wait_for_one_are_refused() -> None:
+    waiting = [item(f"i{index}", after=["a"]) for index in range(DEPENDENTS_MAX)]
+    assert len(plan(item("a"), *waiting).items) == DEPENDENTS_MAX + 1
+    message = refusal(item("a"), *waiting, item("one more", after=["a"]))
+    assert message.startswith('work[0] (id "a"): 16,385 items wait for it, at most 16,384; put items in between')
+
+
+def test_planning_stays_near_linear() -> None:
+    """Twelve times as many items, the longest chain there can be: not a hundred times the work."""
+
+    def seconds(count: int) -> float:
+        work = [item(f"i{index}", after=[f"i{index - 1}"] if index else []) for index in range(count)]
+        began = time.process_time()
+        plan(*work)
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert seconds(24_000) < 40 * max(seconds(2_000), 0.01)
+
+
+def test_a_cycle_as_long_as_the_mission_is_found_in_no_time() -> None:
+    work = [item(f"i{index}", after=[f"i{(index + 1) % 50_000}"]) for index in range(50_000)]
+    began = time.process_time()
+    assert "... 50000 items ..." in refusal(*work)
+    assert time.process_time() - began < 5
+
+
+def test_among_many_names_nobody_guesses() -> None:
+    work = [item(f"i{index}") for index in range(6_000)]
+    message = refusal(*work, item("z", after=["i99999"]))
+    assert message.endswith('after: unknown item "i99999"; name an item of this Mission, or leave it out')
+
+
+def test_a_growing_mission_is_planned_as_such() -> None:
+    mission = plan(open=True, keep_results_s=60)
+    assert (mission.items, mission.open, mission.keep_results_s) == ((), True, 60)
+    assert not plan(item("a")).open
+
+
+def test_a_standing_mission_is_the_same_for_everybody_and_fits_its_account() -> None:
+    first, again = plan_standing("acme \N{ROCKET}", actor="ann"), plan_standing("acme \N{ROCKET}", actor="bob")
+    assert (first.digest, first.mission) == (again.digest, "jobs:acme \N{ROCKET}")
+    assert (first.open, first.items, name_of(first.account)) == (True, (), "acme \N{ROCKET}")
+    assert plan_standing("other", actor="ann").digest != first.digest
+    assert standing_id("x" * 251) == "jobs:" + "x" * 251
+    with pytest.raises(Misuse, match=r"^account: 252 bytes, at most 251 for one-off jobs"):
+        standing_id("x" * 252)
+    with pytest.raises(Misuse, match=r"^account: 0 bytes"):
+        standing_id("")
 
 
 # --- the digest ------------------------------------------------------------------------------------------------------
@@ -224,12 +269,18 @@ CHANGED_ITEMS: list[dict[str, Any]] = [
     {"business_impact": 1},
     {"start_by_s": 61},
     {"deadline": NOW + timedelta(days=1)},
+    {"not_before": NOW + timedelta(days=1)},
+    {"not_before": timedelta(seconds=1)},
+    {"retry": 4},
+    {"timeout_s": 10.0},
 ]
 CHANGED_MISSIONS: list[dict[str, Any]] = [
     {"objective": "other"},
     {"account": "other"},
     {"weight": 2},
     {"deadline": NOW + timedelta(days=30)},
+    {"open": True},
+    {"keep_results_s": 60},
 ]
 
 
@@ -251,7 +302,7 @@ work = [WorkSpec(id=name, capability="index", inputs=inputs) for name in {"a", "
 spec = MissionSpec(objective="x", account="acme", work=work)
 print(plan_mission(spec, mission_id="m", actor="ann", now_ms=1893456000000).digest)
 """
-DIGEST = "4951a9449b271e3d1cb6b1e14c3eb13c"
+DIGEST = "f7c12654aba4328ea150e2515ad78a77"
 """Pinned: another form of the content would turn each repeated submission into a collision."""
 
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from treadle.coordinator.specs import NOT_YET, WORK_MAX, MissionSpec, WorkSpec
+from treadle.coordinator.core.wording import NOT_YET
+from treadle.coordinator.specs import WORK_MAX, MissionSpec, Retry, WorkSpec
 from treadle.shared.errors import Misuse
-from treadle.shared.model import Urgency
+from treadle.shared.inputs import Call
+from treadle.shared.model import Capability, Urgency
 
 
 def work_spec(**fields: Any) -> WorkSpec:
@@ -66,6 +68,34 @@ def test_a_deadline_keeps_its_instant_whatever_its_zone_and_may_be_iso_text() ->
     assert work_spec(deadline="2031-03-30T02:30:00+02:00").deadline == instant
 
 
+def test_work_that_waits_is_tried_again_and_timed_out_takes_every_form() -> None:
+    at = datetime(2031, 3, 30, 2, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert work_spec(not_before=at).not_before == datetime(2031, 3, 30, 0, 30, tzinfo=UTC)
+    assert work_spec(not_before=at.isoformat()).not_before == at
+    assert work_spec(not_before=timedelta(seconds=5)).not_before == timedelta(seconds=5)
+    assert (work_spec(retry=0).retry, work_spec(retry=100).retry) == (0, 100)
+    assert work_spec(retry={"retries": 5, "first_s": 2}).retry == Retry(retries=5, first_s=2.0)
+    assert (work_spec(timeout_s=2).timeout_s, work_spec(timeout_s=0.001).timeout_s) == (2.0, 0.001)
+
+
+def test_a_retry_is_refused_by_its_own_fields_too() -> None:
+    assert refusal(lambda: Retry(retries=-1)) == "retries: -1 must be 0 to 100"
+    assert refusal(lambda: Retry(first_s=10, most_s=9.5)) == "most_s: 9.5 is less than first_s, 10"
+
+
+def test_a_mission_that_grows_may_begin_with_nothing() -> None:
+    spec = MissionSpec(objective="index", work=[], open=True, keep_results_s=60)
+    assert (spec.work, spec.open, spec.keep_results_s) == ((), True, 60)
+
+
+def test_a_typed_call_becomes_a_spec_with_what_is_said_beside_it() -> None:
+    call = Call(Capability("index"), "1.0.0", {"n": 1}, lambda value: value)
+    spec = WorkSpec.of(call, id="b", after=["a"], retry=2, slots=3)
+    assert spec == work_spec(inputs={"n": 1}, after=["a"], retry=2, slots=3)
+    assert refusal(lambda: WorkSpec.of(call, id="b", slots=0)) == 'WorkSpec (id "b"): slots: 0 must be 1 to 1,024'
+    assert refusal(lambda: WorkSpec.of("index", id="b")).startswith("WorkSpec.of: takes what handler.spec(...)")  # type: ignore[arg-type]
+
+
 def test_items_may_be_dicts_as_a_mission_file_has_them() -> None:
     spec = mission_spec(work=[{"id": "a", "capability": "index", "urgency": "critical"}])
     assert spec.work == (WorkSpec(id="a", capability="index", urgency=Urgency.CRITICAL),)
@@ -93,21 +123,21 @@ def test_inputs_are_never_part_of_a_repr() -> None:
         ({"objective": "x" * 4001}, "objective: 4,001 characters, at most 4,000"),
         ({"objective": "\ud800"}, "objective: '\\ud800' holds a lone surrogate"),
         ({"objective": 1}, "objective: 1 must be a str"),
-        ({"weight": 0}, "weight: 0 must be greater than or equal to 0.001"),
-        ({"weight": -1}, "weight: -1 must be greater than or equal to 0.001"),
-        ({"weight": 10.5}, "weight: 10.5 must be less than or equal to 10"),
-        ({"weight": float("nan")}, "weight: nan must be finite"),
-        ({"weight": float("inf")}, "weight: inf must be"),
+        ({"weight": 0}, "weight: 0 must be 0.001 to 10"),
+        ({"weight": -1}, "weight: -1 must be 0.001 to 10"),
+        ({"weight": 10.5}, "weight: 10.5 must be 0.001 to 10"),
+        ({"weight": float("nan")}, "weight: nan must be 0.001 to 10"),
+        ({"weight": float("inf")}, "weight: inf must be 0.001 to 10"),
         ({"weight": "3"}, "weight: '3' must be a number"),
         ({"weight": True}, "weight: True must be a number"),
         ({"priority_class": "gold"}, "priority_class: 'gold' must be \"standard\""),
         ({"account": ""}, "account: '' must not be empty"),
         ({"id": ""}, "id: '' must not be empty"),
-        ({"work": []}, "work: 0 items, must be 1 to 256 in one call until chunked load exists; add a WorkSpec"),
+        ({"work": []}, "work: 0 items, must be 1 to 1,000,000; add a WorkSpec, or open=True to add them later"),
         ({"work": "a"}, "work: a value of type str must be a list, not one str"),
         (
             {"work": [work_spec()] * (WORK_MAX + 1)},
-            "work: 257 items, must be 1 to 256 in one call until chunked load exists",
+            "work: 1,000,001 items, at most 1,000,000 in one Mission; split it into several",
         ),
         ({"work": [None]}, "work[0]: a value of type NoneType must be a WorkSpec"),
         (
@@ -115,7 +145,14 @@ def test_inputs_are_never_part_of_a_repr() -> None:
             "deadline: datetime.datetime(2031, 1, 1, 0, 0) has no time zone; use an aware",
         ),
         ({"wieght": 3}, "wieght: is not a field; did you mean weight?"),
-        ({"xyz": 3}, "xyz: is not a field; known: id, objective, work, account, weight, priority_class, deadline"),
+        (
+            {"xyz": 3},
+            "xyz: is not a field; known: id, objective, work, account, weight, priority_class, deadline, open, keep_results_s",
+        ),
+        ({"open": 1}, "open: 1 must be True or False"),
+        ({"keep_results_s": 59}, "keep_results_s: 59 must be 60 to 31,536,000"),
+        ({"keep_results_s": 31_536_001}, "keep_results_s: 31536001 must be 60 to 31,536,000"),
+        ({"keep_results_s": 60.5}, "keep_results_s: 60.5 must be a whole number"),
         ({"budget": 3}, "budget: is not available in this version; leave it out"),
     ],
 )
@@ -128,14 +165,14 @@ def test_a_wrong_field_of_a_mission_is_named_with_its_value_and_bound(fields: di
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"slots": 0}, "slots: 0 must be greater than or equal to 1"),
-        ({"slots": 1025}, "slots: 1025 must be less than or equal to 1024"),
+        ({"slots": 0}, "slots: 0 must be 1 to 1,024"),
+        ({"slots": 1025}, "slots: 1025 must be 1 to 1,024"),
         ({"slots": True}, "slots: True must be a whole number"),
         ({"slots": 1.5}, "slots: 1.5 must be a whole number"),
-        ({"business_impact": -1}, "business_impact: -1 must be greater than or equal to 0"),
-        ({"business_impact": 100_000}, "business_impact: 100000 must be less than or equal to 99999"),
-        ({"start_by_s": 0}, "start_by_s: 0 must be greater than or equal to 1"),
-        ({"start_by_s": 86_401}, "start_by_s: 86401 must be less than or equal to 86400"),
+        ({"business_impact": -1}, "business_impact: -1 must be 0 to 99,999"),
+        ({"business_impact": 100_000}, "business_impact: 100000 must be 0 to 99,999"),
+        ({"start_by_s": 0}, "start_by_s: 0 must be 1 to 86,400"),
+        ({"start_by_s": 86_401}, "start_by_s: 86401 must be 1 to 86,400"),
         ({"urgency": "hi"}, "urgency: 'hi' must be one of critical, high, normal, routine"),
         ({"after": "a"}, "after: 'a' must be a list, not one str"),
         ({"after": ["a", 3]}, "after[1]: 3 must be a str"),
@@ -148,6 +185,31 @@ def test_a_wrong_field_of_a_mission_is_named_with_its_value_and_bound(fields: di
         ),
         ({"deadline": "soon"}, "deadline: 'soon' is not a date and time in ISO 8601"),
         ({"deadline": "2031-01-01T00:00:00"}, "deadline: datetime.datetime(2031, 1, 1, 0, 0) has no time zone"),
+        ({"after": ["x"] * 1_001}, "after: 1,001 ids, at most 1,000; put an item in between"),
+        (
+            {"not_before": datetime(2031, 1, 1)},
+            "not_before: datetime.datetime(2031, 1, 1, 0, 0) has no time zone; use an",
+        ),
+        ({"not_before": "2031-01-01T00:00"}, "not_before: '2031-01-01T00:00' has no time zone"),
+        ({"not_before": "soon"}, "not_before: 'soon' is not a date and time in ISO 8601"),
+        ({"not_before": 60}, "not_before: 60 is no time; use an aware datetime"),
+        (
+            {"not_before": timedelta(seconds=-1)},
+            "not_before: datetime.timedelta(days=-1, seconds=86399) must be 0 to 3,650",
+        ),
+        ({"not_before": timedelta(days=3651)}, "not_before: datetime.timedelta(days=3651) must be 0 to 3,650 days"),
+        ({"retry": -1}, "retry: -1 must be 0 to 100 retries"),
+        ({"retry": 101}, "retry: 101 must be 0 to 100 retries"),
+        ({"retry": True}, "retry: True must be a number of retries, 0 to 100, or a Retry"),
+        ({"retry": 1.5}, "retry: 1.5 must be a number of retries, 0 to 100, or a Retry"),
+        ({"retry": {"first_s": 0}}, "retry.first_s: 0 must be 0.001 to 2,592,000"),
+        ({"retry": {"retries": 101}}, "retry.retries: 101 must be 0 to 100"),
+        ({"retry": {"first_s": 5, "most_s": 1}}, "retry.most_s: 1 is less than first_s, 5"),
+        ({"retry": {"tries": 5}}, "retry.tries: is not a field; did you mean retries?"),
+        ({"timeout_s": 0}, "timeout_s: 0 must be 0.001 to 31,536,000"),
+        ({"timeout_s": float("nan")}, "timeout_s: nan must be 0.001 to 31,536,000"),
+        ({"timeout_s": "1"}, "timeout_s: '1' must be a number"),
+        ({"timeout_s": True}, "timeout_s: True must be a number"),
         ({"capabilty": "x"}, "capabilty: is not a field; did you mean capability?"),
         ({"inputs": ["sesame"]}, "inputs: a value of type list must be a dict"),
         ({"urgency": "x" * 10_000}, "urgency: 'xxx"),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import pytest
+from treadle.shared.testing import clock
 from treadle.shared.testing.clock import EPOCH_S, Deadlock, Process, VirtualLoop, run_virtual
+from treadle.shared.testing.threads import threads_counted
 
 
 def test_ten_virtual_hours_pass_in_no_time() -> None:
@@ -46,6 +51,59 @@ def test_threads_are_refused() -> None:
 
     with pytest.raises(RuntimeError, match="no virtual time"):
         run_virtual(main)
+
+
+def test_where_threads_are_allowed_time_stands_still_for_them() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        told: list[float] = []
+        loop.call_later(1, told.append, -1.0)
+        await loop.run_in_executor(None, time.sleep, 0.05)
+        told.append(loop.time())
+        await asyncio.to_thread(lambda: loop.call_soon_threadsafe(told.append, -2.0))
+        await asyncio.sleep(2)
+        return told
+
+    loop = VirtualLoop(threads=True)
+    try:
+        assert loop.run_until_complete(main()) == [0.0, -2.0, -1.0]
+    finally:
+        loop.close()
+
+
+def test_a_thread_that_asks_the_loop_is_answered_in_virtual_time() -> None:
+    def work() -> str:
+        anyio.from_thread.run(anyio.sleep, 600)
+        return "done"
+
+    async def main() -> tuple[str, float]:
+        return await anyio.to_thread.run_sync(work), anyio.current_time()
+
+    loop = VirtualLoop(threads=True)
+    try:
+        with threads_counted(loop):
+            assert loop.run_until_complete(main()) == ("done", 600)
+            loop.run_until_complete(asyncio.sleep(0))  # anyio's thread ends one step after its task
+    finally:
+        loop.close()
+
+
+def test_a_thread_that_does_not_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "THREAD_PATIENCE_S", 0.1)
+    go_on = threading.Event()
+
+    async def main() -> None:
+        await asyncio.to_thread(go_on.wait)
+
+    loop = VirtualLoop(threads=True)
+    try:
+        with pytest.raises(Deadlock, match=r"a thread runs for more than 0\.1 real seconds"):
+            loop.run_until_complete(main())
+        go_on.set()
+        loop.bury()
+    finally:
+        go_on.set()
+        loop.close()
 
 
 def _counting(seen: list[float]) -> Callable[[VirtualLoop], Coroutine[Any, Any, None]]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
-from sim.network import Network, SimEndpoint
 from sim.weather import Weather
 from treadle.coordinator import MissionSpec, WorkSpec
 from treadle.coordinator.client import Client
 from treadle.shared.model import AgentId
 from treadle.shared.testing.clock import VirtualLoop, run_virtual
+from treadle.shared.testing.network import Network
+from treadle.shared.testing.wires import NetworkEndpoint
 from treadle.worker import Context, Worker, handler
 from treadle.worker.handlers import Handler
 
@@ -39,13 +40,13 @@ def a_mission(mission: str, *widths: int) -> MissionSpec:
 
 async def worked(loop: VirtualLoop, network: Network, slots: int, *missions: MissionSpec, for_s: float) -> int:
     """Runs one Worker on some Missions for a while; how many turns it took, once all that it can do is done."""
-    async with Client(SimEndpoint(network, None), "sim", "anna", 4) as client:
+    async with Client(NetworkEndpoint(network, None), "sim", "anna", 4) as client:
         for mission in missions:
             await client.submit(mission)
         process = loop.process("w")
 
         async def main() -> None:
-            endpoint = SimEndpoint(network, process)
+            endpoint = NetworkEndpoint(network, process)
             worker = Worker(
                 a_handler(),
                 endpoint=endpoint,
@@ -66,7 +67,7 @@ async def worked(loop: VirtualLoop, network: Network, slots: int, *missions: Mis
 def test_a_client_waits_twenty_minutes_and_is_one_watcher_of_its_mission() -> None:
     async def main(loop: VirtualLoop) -> tuple[float, set[bytes]]:
         network = a_calm_network(loop)
-        async with Client(SimEndpoint(network, None), "sim", "anna", 1) as client:
+        async with Client(NetworkEndpoint(network, None), "sim", "anna", 1) as client:
             mission = await client.submit(a_mission("m", 1))
             with pytest.raises(TimeoutError, match="0 of 1 items"):
                 await mission.results(timeout=1200)

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from sim.network import Network, SimEndpoint
 from sim.weather import Weather
 from treadle.coordinator import MissionSpec, WorkSpec
 from treadle.coordinator.client import Client
@@ -16,6 +15,8 @@ from treadle.shared.model import AgentId
 from treadle.shared.store import Store
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.testing.clock import Process, VirtualLoop, run_virtual
+from treadle.shared.testing.network import Network
+from treadle.shared.testing.wires import NetworkEndpoint
 from treadle.worker import Context, Worker, handler
 from treadle.worker.handlers import Handler
 
@@ -27,6 +28,7 @@ class House:
     """A calm network with a client, a store for commands, and Workers; what ran and when."""
 
     loop: VirtualLoop
+    weather: Weather
     network: Network
     client: Client
     store: Store
@@ -39,7 +41,7 @@ class House:
         process = self.loop.process(f"{name}{number}")
 
         async def main() -> None:
-            endpoint = SimEndpoint(self.network, process)
+            endpoint = NetworkEndpoint(self.network, process)
             terms: dict[str, Any] = {"lease_ttl_s": TTL_S, "renew_in": "task", "seed": number}
             await Worker(
                 self._handlers(), endpoint=endpoint, name=AgentId(name), prefix="sim", slots=slots, **terms
@@ -77,11 +79,11 @@ def in_a_house(story: Any) -> None:
         weather = Weather(random.Random(1))
         weather.clear()
         network = Network(loop, weather, random.Random(2))
-        endpoint = SimEndpoint(network, None)
+        endpoint = NetworkEndpoint(network, None)
         async with Client(endpoint, "sim", "anna", 2) as client:
             store = await Store.connect(endpoint, prefix="sim")
             try:
-                await story(House(loop, network, client, store))
+                await story(House(loop, weather, network, client, store))
             finally:
                 await store.aclose()
 

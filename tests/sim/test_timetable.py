@@ -97,14 +97,14 @@ def test_ticks_that_pass_while_no_worker_lives_fire_as_the_schedule_says(missed:
 def test_no_tick_fires_twice_or_is_lost_while_workers_die_and_answers_are_lost() -> None:
     async def story(house: House) -> None:
         await a_timetable(house, 5, Missed.ALL, s=0.2)
-        house.network.weather.rates.update({Fault.LOST_REPLY: 0.05, Fault.LOST_CALL: 0.05})
-        house.network.weather.is_rough = True
+        house.weather.rates.update({Fault.LOST_REPLY: 0.05, Fault.LOST_CALL: 0.05})
+        house.weather.is_rough = True
         for number in range(20):
             process = house.worker(f"w{number % 3}")
             await anyio.sleep(7)
             if number < 17:
                 process.kill()
-        house.network.weather.clear()
+        house.weather.clear()
         await anyio.sleep(30)
         firings = await told(house)
         due = [due_ms for due_ms, _, _ in firings]

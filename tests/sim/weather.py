@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
+
+from treadle.shared.testing.clock import Process
+from treadle.shared.testing.network import Command, Route
 
 
 class Fault(StrEnum):
@@ -41,20 +44,6 @@ OF_PROCESSES = (Fault.CUT, Fault.CRASH, Fault.PAUSE, Fault.STOP, Fault.TWIN)
 OF_SERVERS = (Fault.FLUSH, Fault.OTHER_SERVER, Fault.LOST_TOKENS)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What becomes of one exchange."""
-
-    there_s: float
-    """Until its first command runs."""
-    back_s: float
-    """From its last command to the answer."""
-    runs: int
-    """How many of its commands run."""
-    is_answered: bool
-    fault: Fault | None = None
-
-
 class Weather:
     """The dice of one run. `clear()` ends all faults; delays of a good network are left."""
 
@@ -77,20 +66,20 @@ class Weather:
     def clear(self) -> None:
         self.is_rough = False
 
-    def route(self, commands: int, timeout_s: float) -> Route:
-        """Draws what becomes of an exchange of so many commands whose caller waits so long."""
+    def route(self, process: Process | None, commands: Sequence[Command], timeout_s: float) -> Route:  # noqa: ARG002
+        """Draws what becomes of an exchange of some commands whose caller waits so long: it is the same for all."""
         chance = self._chance
         there_s, back_s = chance.uniform(0.0001, 0.001), chance.uniform(0.0001, 0.001)
         fault = self._fault()
         if fault is Fault.LOST_REPLY:
-            return Route(there_s, back_s, commands, False, fault)
+            return Route(there_s, back_s, len(commands), False, fault)
         if fault is Fault.LOST_CALL:
-            return Route(there_s, back_s, chance.randrange(commands), False, fault)
+            return Route(there_s, back_s, chance.randrange(len(commands)), False, fault)
         if fault is Fault.LATE_CALL:
-            return Route(timeout_s + chance.uniform(0.0, 2.0), back_s, commands, True, fault)
+            return Route(timeout_s + chance.uniform(0.0, 2.0), back_s, len(commands), True, fault)
         if fault is Fault.SLOW:
             there_s, back_s = chance.uniform(0.0, 2.0), chance.uniform(0.0, 2.0)
-        return Route(there_s, back_s, commands, True, fault)
+        return Route(there_s, back_s, len(commands), True, fault or "")
 
     def gap_s(self) -> float:
         """Between two commands of one pipeline: others' calls may run there."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import random
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,7 +18,6 @@ from unittest import mock
 import anyio
 from sim.editing import TIGHT, edited
 from sim.mutations import Mutation
-from sim.network import Command, Network, SimEndpoint
 from sim.scenario import CAPABILITIES, Errand, draw_errands, result_of
 from sim.weather import OF_PROCESSES, OF_SERVERS, Fault, Weather
 from treadle.coordinator.client import Client, MissionFailed
@@ -27,7 +25,10 @@ from treadle.shared import codec
 from treadle.shared.errors import StoreChanged, TreadleError, Unavailable
 from treadle.shared.model import AgentId, Receipt
 from treadle.shared.store import Store
+from treadle.shared.testing.chance import Chance, logs_noted
 from treadle.shared.testing.clock import EPOCH_S, Process, VirtualLoop, patched_clocks
+from treadle.shared.testing.network import Command, Network
+from treadle.shared.testing.wires import NetworkEndpoint
 from treadle.worker import Context, Fail, Worker, handler
 from treadle.worker.handlers import Handler
 from treadle.worker.shift import Shift
@@ -231,7 +232,7 @@ class World:
         async def main() -> None:
             runtime.worker = Worker(
                 self.handlers(runtime, offers),
-                endpoint=SimEndpoint(self.network, process),
+                endpoint=NetworkEndpoint(self.network, process),
                 name=AgentId(agent),
                 prefix=PREFIX,
                 slots=runtime.slots,
@@ -270,7 +271,7 @@ class World:
         told = self.told[errand.mission]
 
         async def main(process: Process) -> None:
-            endpoint = SimEndpoint(self.network, process)
+            endpoint = NetworkEndpoint(self.network, process)
             while not told.is_told:
                 try:
                     async with Client(endpoint, PREFIX, "sim", self.partitions) as client:
@@ -318,7 +319,7 @@ class World:
 
     async def run(self) -> None:
         self.weather.is_rough = False
-        store = await Store.connect(SimEndpoint(self.network, None), prefix=PREFIX, partitions=self.partitions)
+        store = await Store.connect(NetworkEndpoint(self.network, None), prefix=PREFIX, partitions=self.partitions)
         await store.aclose()
         self.weather.is_rough = True
         for agent in self.fleet:
@@ -467,33 +468,6 @@ class World:
                 self.wrong(f"Worker {task.get_name()} did not stop")
 
 
-class _Noting(logging.Handler):
-    """What Workers and Clients log stands in the trace, by their process."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-
-    def emit(self, record: logging.LogRecord) -> None:
-        process = Process.current()
-        self._world.note(f"{process.name if process else '-':>10} says: {record.getMessage()[:200]}")
-
-
-@contextmanager
-def _logs_in(world: World) -> Iterator[None]:
-    log = logging.getLogger("treadle")
-    before = log.level, log.propagate
-    noting = _Noting(world)
-    log.setLevel(logging.WARNING)
-    log.propagate = False
-    log.addHandler(noting)
-    try:
-        yield
-    finally:
-        log.removeHandler(noting)
-        log.level, log.propagate = before
-
-
 @contextmanager
 def _seams(world: World) -> Iterator[None]:
     """What is drawn from the system elsewhere is drawn from the seed here; each Shift is told to its runtime."""
@@ -506,18 +480,12 @@ def _seams(world: World) -> Iterator[None]:
                 if runtime.process is process:
                     runtime.shifts.append(self)
 
-    names = random.Random(world.seed)
-    before = random.getstate()
-    random.seed(world.seed)
-    try:
-        with (
-            _logs_in(world),
-            mock.patch("treadle.worker.worker.Shift", Recorded),
-            mock.patch("secrets.token_hex", lambda size: f"{names.getrandbits(8 * size):0{2 * size}x}"),
-        ):
-            yield
-    finally:
-        random.setstate(before)
+    with (
+        logs_noted(world.note, only=True),
+        mock.patch("treadle.worker.worker.Shift", Recorded),
+        Chance(world.seed).drawn(),
+    ):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

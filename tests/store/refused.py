@@ -205,7 +205,7 @@ async def _replaced(world: World) -> Hand:
 @refusal("install_session", "AUTH_STALE_SESSION")
 async def an_older_epoch_is_installed(world: World) -> Call:
     await _replaced(world)
-    return plain(world, "install_session", world.store.replid, "worker-1", 1, TTL_MS, 1, "set", "", "-")
+    return plain(world, "install_session", world.store.replid, "worker-1", 1, TTL_MS, 1, 0, "set", "", "-")
 
 
 @refusal("close_session", "AUTH_STALE_SESSION")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -11,15 +11,13 @@ import anyio
 import pytest
 import redis.exceptions
 from servers import LEGS, binary_of
+from store.by_hand import CAPABILITY, connected
 from treadle.coordinator import Client, Mission, MissionFailed, MissionSpec, WorkSpec
-from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse, Refused, Unavailable
-from treadle.shared.model import AgentId, Capability, Event, EventKind, GroupId, MissionState, Receipt, Session
-from treadle.shared.store import Authority, Endpoint, Fail, Operation, Outcome, Store, Submit, Take, Turn, keys
+from treadle.shared.model import Event, EventKind, GroupId, MissionState, Receipt
+from treadle.shared.store import Endpoint, Store, keys
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.store import FakeEndpoint
-
-CAPABILITY = Capability("index")
 
 
 @pytest.fixture(params=["fakeredis", *LEGS])
@@ -41,51 +39,6 @@ def spec(id_: str | None = "nightly", objective: str = "index", **fields: Any) -
 def receipt_of(mission: Mission) -> Receipt:
     assert mission.receipt is not None
     return mission.receipt
-
-
-class HandWorker:
-    """A Worker by hand: takes one item at a time and ends it."""
-
-    def __init__(self, store: Store, session: Session) -> None:
-        self.authority, self.session, self.numbers = (
-            Authority(store),
-            session,
-            dict.fromkeys(range(store.partitions), 0),
-        )
-
-    @classmethod
-    async def open(cls, store: Store) -> HandWorker:
-        session, _ = await Authority(store).open_session(AgentId("hand"), [CAPABILITY], lease_ttl_ms=10_000, nonce="n")
-        return cls(store, session)
-
-    async def turn(self, partition: int, operation: Operation) -> Outcome:
-        self.numbers[partition] += 1
-        turn = Turn(partition, self.numbers[partition], (operation,), slots=1)
-        (reply,) = await self.authority.turns(self.session, [turn])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply.outcomes[0]
-
-    async def end_next(self, mission: Mission, *, fails: bool = False) -> None:
-        partition = receipt_of(mission).partition
-        grant = (await self.turn(partition, Take(mission.group, CAPABILITY, 1, 0.0))).grants[0]
-        assert grant.lease is not None
-        body = {"type": "ValueError", "text": "no such file"} if fails else {"done": grant.item}
-        raw = codec.pack(body, field="result", limit=codec.RESULT_MAX)
-        ending = (Fail if fails else Submit)(
-            grant.group, grant.item, grant.ownership_epoch, grant.lease.lease_id, codec.digest(raw), raw
-        )
-        outcome = await self.turn(partition, ending)
-        assert outcome.code == "OK"
-
-
-async def connected(endpoint: str | Endpoint) -> AsyncGenerator[tuple[Client, HandWorker]]:
-    store = await Store.connect(endpoint)
-    try:
-        async with Client.connect(endpoint, actor="ann") as client:
-            yield client, await HandWorker.open(store)
-    finally:
-        await store.aclose()
 
 
 async def test_submit_work_results(endpoint: str | Endpoint) -> None:
@@ -219,7 +172,7 @@ class LossyEndpoint(FakeEndpoint):
 
 
 async def test_a_lost_reply_is_repeated_and_nothing_is_there_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.coordinator.client.BACKOFF_S", 0.0)
+    monkeypatch.setattr("treadle.coordinator.line.BACKOFF_S", 0.0)
     endpoint = LossyEndpoint(losses=3)
     async with Client.connect(endpoint) as client:
         endpoint.arms = "create"
@@ -230,20 +183,32 @@ async def test_a_lost_reply_is_repeated_and_nothing_is_there_twice(monkeypatch: 
 
 
 async def test_a_store_that_never_answers_is_unavailable_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.coordinator.client.BACKOFF_S", 0.0)
+    monkeypatch.setattr("treadle.coordinator.line.BACKOFF_S", 0.0)
     endpoint = LossyEndpoint(losses=1000)
     async with Client.connect(endpoint) as client:
         endpoint.arms = "create"
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as caught:
             await client.submit(spec())
         assert endpoint.losses == 1000 - 12
+        assert caught.value.__notes__ == [
+            "submit: it may have arrived; submitted again with id='nightly' it is there once"
+        ]
+        endpoint.arms = "add"
+        with pytest.raises(Unavailable) as caught:
+            await client.enqueue("index", key="a")
+        assert caught.value.__notes__ == ["enqueue: it may have arrived; enqueued again with key='a' it is there once"]
+        endpoint.losses = 0
+        assert receipt_of(await client.submit(spec())).repeated
+        job = await client.enqueue("index", key="a")
+        assert job.receipt is not None
+        assert job.receipt.repeated
 
 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_events_that_are_gone_from_the_log_are_said_not_waited_for(
     ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.coordinator.client.WAIT_S", 0.1)
+    monkeypatch.setattr("treadle.coordinator.line.WAIT_S", 0.1)
     async with aclosing(connected(FakeEndpoint())) as opened:
         client, worker = await anext(opened)
         mission = await client.submit(spec())
@@ -266,7 +231,7 @@ async def test_the_connections_of_a_client_count_the_same_partitions_after_flush
         await store.run(lambda raw: raw.flushall())
         await store.aclose()
         with pytest.raises(Refused):
-            await client._wait(lambda waiting: waiting.wait_finished(GroupId("m"), timeout_s=0))
+            await client._line.wait(lambda waiting, _: waiting.wait_finished(GroupId("m"), timeout_s=0))
         later = await Store.connect(endpoint)
         await later.aclose()
         assert later.partitions == 4

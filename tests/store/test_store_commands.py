@@ -419,6 +419,29 @@ async def test_an_item_that_kills_the_same_worker_again_and_again_is_parked_too(
     assert (await world.item())["hold"] == "POISON"
 
 
+async def test_what_a_living_worker_ran_when_the_server_restarted_is_not_counted_as_lost(world: World) -> None:
+    await world.mission(GROUP, replace(a_new_item(), retry="3 10 10"))
+    hand = await world.hand(nonce="0")
+    await hand.started()
+    for number in range(1, 8):
+        hand = await world.hand(nonce=str(number), lives=True)
+        (grant,) = hand.requeued
+        await hand.do(a_start(grant))
+    assert "lp" not in await world.item()
+
+
+async def test_a_lease_that_was_over_before_the_server_came_back_is_not_counted_as_lost(world: World) -> None:
+    await world.mission(GROUP, replace(a_new_item(), retry="3 10 10"))
+    hand = await world.hand(ttl_ms=150)
+    for _ in range(6):
+        await hand.started()
+        await world.pass_ms(151)
+        await world.raw.hset(world.key("@meta"), "adopted", await world.store.now_ms())
+        await tick_all(world)
+        assert await world.state() == "offered"
+    assert "lp" not in await world.item()
+
+
 # --- cancelling, in each state (BR-97) ---
 
 

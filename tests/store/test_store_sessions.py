@@ -146,7 +146,7 @@ async def test_an_item_whose_session_was_replaced_but_not_requeued_yet_is_refuse
     late = await old.accepted(other)
 
     opened = await world.store.call("open_session", world.store.partition_of("worker-1"), ("worker-1", "new"))
-    page = ("worker-1", int(opened[1]), TTL_MS, 1, capability_set([]), "", "-")
+    page = ("worker-1", int(opened[1]), TTL_MS, 1, 0, capability_set([]), "", "-")
     reply = await world.store.call("install_session", 0, page)
     assert reply[1].split()[0] == b"more"
     halfway = Hand(world, world.authority, replace(old.session, epoch=2))
@@ -160,7 +160,7 @@ async def test_a_session_minted_before_a_newer_one_cannot_be_installed_any_more(
     home = world.store.partition_of("worker-1")
     await world.store.call("open_session", home, ("worker-1", "late"))
     newer = await world.hand(nonce="newer")
-    late = ("worker-1", 1, TTL_MS, 1, capability_set([]), "", "-")
+    late = ("worker-1", 1, TTL_MS, 1, 0, capability_set([]), "", "-")
     with pytest.raises(Stale, match="session=1 current=2"):
         await world.store.call("install_session", home, late)
     await newer.close()
@@ -176,7 +176,7 @@ async def test_of_two_that_race_for_one_agent_the_later_epoch_wins_whatever_the_
     home = world.store.partition_of("worker-1")
     for nonce in ("one", "two"):
         await world.store.call("open_session", home, ("worker-1", nonce))
-    rest = (TTL_MS, 1, capability_set([]), "", "-")
+    rest = (TTL_MS, 1, 0, capability_set([]), "", "-")
     elsewhere = (home + 1) % 3
     await world.store.call("install_session", elsewhere, ("worker-1", 2, *rest))
     with pytest.raises(Stale):

@@ -109,11 +109,14 @@ class World:
         ttl_ms: int = TTL_MS,
         nonce: str = "nonce",
         authority: Authority | None = None,
+        lives: bool = False,
     ) -> Hand:
         """Open a session for an Agent; it offers `index` where no capability is named."""
         offered = [Capability(name) for name in capabilities or (CAPABILITY,)]
         authority = authority or self.authority
-        session, grants = await authority.open_session(AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce)
+        session, grants = await authority.open_session(
+            AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce, lives=lives
+        )
         return Hand(self, authority, session, grants)
 
     # --- looking ---

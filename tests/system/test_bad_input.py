@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,10 @@ def test_a_handlers_module_that_does_not_import_shows_its_own_traceback_and_no_m
         ("handlers.py", "", "--handlers: no module"),
         ("no module", None, "--handlers: 'no module' is not a module name"),
         ("syntax", "def f(:\n", "SyntaxError"),
-        ("empty", "x = 1\n", "holds no handler; mark an `async def` with @handler"),
+        ("empty", "x = 1\n", "holds no handler; mark a function with @handler"),
         ("exits", "import sys\nsys.exit('no licence')\n", "SystemExit: no licence"),
         ("imports", "import nowhere_at_all\n", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("plain", "from treadle.worker import handler\n@handler('a')\ndef f(c, i): ...\n", "is not an `async def`"),
+        ("many", "from treadle.worker import handler\n@handler('a')\ndef f(c, i): yield\n", "has a `yield`"),
         ("bad", "from treadle.worker import handler\n@handler('A B')\nasync def f(c, i): ...\n", "'A B'"),
     ],
 )
@@ -117,6 +118,9 @@ def test_a_setting_out_of_bounds_is_named_with_its_value(
         (["--url", "http://a:secret@b"], "TREADLE_URL"),
         (["--handlers", ""], "--handlers: '' is not a module name"),
         (["--app-dir", "/nowhere/at/all"], "--app-dir: '/nowhere/at/all' is not a folder"),
+        (["--groups", ""], "--groups: is empty and would match no Mission"),
+        (["--groups", "["], "--groups: '[' has a '[' without its ']'"),
+        (["--groups", "team/[a-"], "without its ']'"),
         (["--log-level", "loud"], "--log-level: 'loud', must be debug, info, warning or error"),
     ],
 )
@@ -141,6 +145,23 @@ def test_a_real_worker_waits_a_moment_for_its_server_and_then_ends_with_status_2
     assert ran.returncode == 2
     assert ran.stdout == ""
     assert "treadle-worker: TREADLE_URL or --url: " in ran.stderr
+
+
+def test_the_version_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["treadle-worker", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"treadle-worker {metadata.version('treadle')}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["16", "99999"])
+def test_a_database_that_the_server_has_not_got_is_named(
+    database: str, server: EmbeddedServer, refused: Refused
+) -> None:
+    said = refused(*HANDLERS, "--url", server.url.replace("db=0", f"db={database}"))
+    assert "DB index is out of range; name a database that the server has, in TREADLE_URL" in said
 
 
 @pytest.mark.slow

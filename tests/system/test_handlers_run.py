@@ -39,7 +39,9 @@ async def test_whatever_a_handler_raises_fails_its_item_and_the_worker_goes_on(n
         return 1
 
     async with at_work(a_worker(endpoint, bad=bad, good=good)), Client.connect(endpoint, actor="ann") as client:
-        first = await client.submit(MissionSpec(id="m", objective="bad", work=[WorkSpec(id="a", capability="bad")]))
+        first = await client.submit(
+            MissionSpec(id="m", objective="bad", work=[WorkSpec(id="a", capability="bad", retry=0)])
+        )
         with pytest.raises(MissionFailed) as caught:
             await first.results(timeout=10)
         assert [(failure.item, failure.type) for failure in caught.value.failures] == [("a", name)]

@@ -132,7 +132,7 @@ async def test_whatever_a_handler_does_is_its_items_outcome_and_never_the_worker
 
     async with at_work(a_worker(endpoint, work=work, other=other)), Client.connect(endpoint, actor="ann") as client:
         with pytest.raises(MissionFailed, match='"m" failed: a: '):
-            await (await client.submit(spec(item("a")))).results(timeout=10)
+            await (await client.submit(spec(item("a", retry=0)))).results(timeout=10)
         assert await (await client.submit(spec(item("a", "other"), id="n"))).results(timeout=10) == {"a": 7}
 
 

@@ -20,7 +20,7 @@ from treadle.shared.model import EventKind
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("TREADLE_KILL_ROUNDS") or 5)
+ROUNDS = int(os.environ.get("TREADLE_KILL_ROUNDS") or 20)
 SEEDS = [int(seed)] if (seed := os.environ.get("TREADLE_KILL_SEED")) else list(range(1, ROUNDS + 1))
 KILLS = 6
 WORKERS = 3

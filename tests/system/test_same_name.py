@@ -26,7 +26,7 @@ async def test_the_newest_of_a_name_wins_and_takes_the_work_over_at_once(fleet: 
     await fleet.ready(newer)
     assert newer.said("session 2 is open")
     assert older.exit_status(within_s=3) == REPLACED, older.tail()
-    assert older.said(r"agent one: .*AUTH_STALE_SESSION.* session=1 current=2")
+    assert older.said("agent one: replaced by a newer process of the same name; give each Worker its own --name")
     for item in ("a", "b"):
         cancelled = fleet.lines(item, "cancelled")
         assert [(line.pid, line.more["is_lost"]) for line in cancelled] == [(older.child.pid, True)]
@@ -55,6 +55,25 @@ async def test_an_older_runtime_that_was_stopped_meanwhile_writes_nothing_more(f
     assert faults_of(history, but=[runs_apart]) == [], fleet.tell()
     requeued = next(event.seq for event in history.events if event.kind is K.REQUEUED)
     assert [event for event in history.events if event.by == "one@1" and event.seq > requeued] == []
+
+
+async def test_a_runtime_whose_successor_has_come_and_gone_does_not_come_back(fleet: Fleet, desk: Desk) -> None:
+    fleet.ttl_s = 0.5
+    older = fleet.start("one")
+    await fleet.ready()
+    older.pause()
+    newer = fleet.start("one")
+    await fleet.ready(newer)
+    newer.signal(signal.SIGTERM)
+    assert newer.exit_status(within_s=5) == 0
+    older.resume()
+    assert older.exit_status(within_s=5) == REPLACED, older.tail()
+    assert older.said("agent one: replaced by a newer process of the same name; give each Worker its own --name")
+    assert not older.said("session 3 is open")
+    mission = await desk.submit("m", chain("a", steps=1, step_s=0.01))
+    await fleet.ready(fleet.start("two"))
+    await mission.results(timeout=10)
+    assert {line.worker for line in fleet.lines("a")} == {"two"}
 
 
 async def test_an_idle_older_runtime_is_told_within_two_lease_ttls(fleet: Fleet, desk: Desk) -> None:

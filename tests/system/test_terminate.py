@@ -178,3 +178,40 @@ async def test_a_worker_whose_server_is_away_ends_too(
             server.restart()
         else:
             server.resume()
+
+
+def threaded(id: str, *, steps: int, pace_s: float) -> WorkSpec:
+    return WorkSpec(id=id, capability="fleet.thread", inputs={"steps": steps, "pace_s": pace_s})
+
+
+async def test_a_plain_function_yields_at_its_checkpoint_and_one_that_reaches_none_is_left_behind(
+    fleet: Fleet, desk: Desk
+) -> None:
+    """No process waits for a thread that will not end; its item went back at the end of the grace."""
+    fleet.grace_s = 1.0
+    first = fleet.start("one")
+    await fleet.ready()
+    mission = await desk.submit("m", threaded("a", steps=40, pace_s=0.05), threaded("b", steps=1, pace_s=30.0))
+    await running(fleet, "a", "b")
+    await until(lambda: len(fleet.lines("a", "step")) > 3, description="some steps are saved")
+    status, took_s = ended(first, within_s=fleet.grace_s + 1.0 + MARGIN_S)
+    assert status == 0, first.tail()
+    assert took_s < 10
+    assert [line.item for line in fleet.lines(what="out")] == ["a"]
+    assert first.said("the grace of 1 s is over, cut off and given back: m/b")
+    assert first.said("ended without 1 threads of handlers that would not end")
+    assert {view.state for view in await desk.store.items(mission.group)} == {ItemState.OFFERED}
+    assert not await desk.of_kind("m", K.LAPSED)
+
+
+async def test_a_killed_workers_plain_function_goes_on_elsewhere_from_its_checkpoint(fleet: Fleet, desk: Desk) -> None:
+    first = fleet.start("one")
+    await fleet.ready()
+    mission = await desk.submit("m", threaded("a", steps=20, pace_s=0.05))
+    await until(lambda: len(fleet.lines("a", "step")) > 5, description="some steps are saved")
+    fleet.start("two")
+    first.kill()
+    assert await mission.results(timeout=20) == {"a": 2}
+    done = [line.more["number"] for line in fleet.lines("a", "step")]
+    assert set(done) == set(range(1, 21))
+    assert len(done) <= 21, "at most the step that was not saved is done again"

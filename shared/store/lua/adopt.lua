@@ -13,7 +13,9 @@ T.calls.adopt = function(keys, a)
   if meta[2] == a[1] then return { meta[1], a[1] } end
   if (meta[2] or '-') ~= a[3] then return T.refuse('REVISION_CONFLICT', 'replid=' .. (meta[2] or '-')) end
   local clock = redis.call('TIME')
-  local incarnation = T.int(math.max(tonumber(meta[1] or '0') + 1, tonumber(clock[1]) * 1000))
-  redis.call('HSET', keys[1], 'incarnation', incarnation, 'replid', a[1], 'run_id', a[2])
+  local now = tonumber(clock[1]) * 1000
+  local incarnation = T.int(math.max(tonumber(meta[1] or '0') + 1, now))
+  local adopted = T.int(now + math.floor(tonumber(clock[2]) / 1000))
+  redis.call('HSET', keys[1], 'incarnation', incarnation, 'replid', a[1], 'run_id', a[2], 'adopted', adopted)
   return { incarnation, a[1] }
 end

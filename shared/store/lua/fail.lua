@@ -24,6 +24,7 @@ T.ops.fail = function(S, group, id, epoch, lease, digest, evidence, retryable)
   G.dir[it.cap] = G.dir[it.cap] or 'touch'
   local count = T.counts(S, G)
   if at then
+    T.put(it, 'own', nil)
     T.put(it, 'fc', T.int(tonumber(it.fc or '0') + 1))
     T.put(it, 'nb', T.int(at))
     T.offer_when_due(S, G, it, 'retry')

@@ -1,26 +1,27 @@
 -- install_session: Makes a Session Epoch the current one in one partition; the Agent's older leases are revoked there.
 -- keys: the partition's @meta
--- args: replid agent session ttl_ms slots set capabilities after
+-- args: replid agent session ttl_ms slots lives set capabilities after
 -- bound: 256 items requeued a call; "more" asks for another
 -- flags: allow-oom
 -- refusals: STORE_CHANGED AUTH_STALE_SESSION
 -- events: work.requeued work.released work.offer.created work.parked
 --
--- What the older session held goes back to `queued`, owned by the new one, once (WRK-014); a run that was lost a second time
--- without a new Checkpoint is released instead, to wait or to be parked. `after` is '-', or the Group and
--- item that the call before answered with "more". The Agent's home partition knows the last epoch minted, and refuses an
+-- What the older session held goes back to `queued`, owned by the new one, once (WRK-014). `lives` is 1 where the process that
+-- held it is the one that asks: else a run that is lost a second time without a new Checkpoint is released, to wait or to be
+-- parked. `after` is '-', or the Group and item that the call before answered with "more". The Agent's home partition knows the last epoch minted, and refuses an
 -- older one. The reply: envelope, "done" or "more group item", the grant lines of what the Agent owns, then inputs and
 -- contract of each.
-local function requeue(S, G, it)
+local function requeue(S, G, it, lives)
   local ran, by = it.st == 'active', S.agent .. '@' .. S.epoch
   T.disown(S, G, it, ran and math.min(S.now, tonumber(it.lex)) or S.now)
   local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session' })
-  local lost_again = ran and it.lp
+  local lost = ran and not lives
+  local lost_again = lost and it.lp
   if lost_again then
     T.emit(S, G, 'work.released', it.id, by, { it.oe, 'lost' })
     T.after_loss(S, G, it)
   else
-    if ran then T.put(it, 'lp', '1') end
+    if lost then T.put(it, 'lp', '1') end
     T.put(it, 'st', 'queued')
     T.put(it, 'ses', S.epoch)
     T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or '60')))
@@ -45,14 +46,14 @@ T.calls.install_session = function(keys, a)
   -- Before the plan: it fences the older session even where every log it wrote to is bad.
   if current < tonumber(epoch) then
     T.unregister(S, agent)
-    T.register(S, agent, epoch, a[4], a[5], a[6], a[7])
+    T.register(S, agent, epoch, a[4], a[5], a[7], a[8])
   end
-  local held, granted = T.held(S, agent, a[8], 256), {}
+  local held, granted = T.held(S, agent, a[9], 256), {}
   for _, pair in ipairs(held) do
     local G = S.groups[pair[1]]
     local it = not T.closed(G) and T.named(S, G, pair[2])
     if it and it.own == agent then
-      if it.ses == epoch or requeue(S, G, it) then
+      if it.ses == epoch or requeue(S, G, it, a[6] == '1') then
         granted[#granted + 1] = { G, T.granted(S, G, it, G.seq + #G.events) }
       end
     end

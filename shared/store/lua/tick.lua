@@ -22,7 +22,8 @@ local function lapse(S, G, it, kind, member)
     local what = kind == 'l' and 'lease' or 'start_by'
     local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, agent, what, T.int(at) })
     T.disown(S, G, it, at)
-    if kind == 'l' then T.after_loss(S, G, it) else T.offer_to_all(S, G, it, 'lapsed') end
+    -- A lease that was over before this server was adopted was lost with the store, not with its Worker.
+    if kind == 'l' and at > S.adopted then T.after_loss(S, G, it) else T.offer_to_all(S, G, it, 'lapsed') end
     T.concern(S, G, agent, seq)
     G.dir[it.cap] = G.dir[it.cap] or 'touch'
   end

@@ -1,0 +1,36 @@
+"""What a handle on a Mission or a job needs of its client: two ways to ask the store, and one to wait for an item."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from treadle.shared.model import GroupId, ItemId, ItemView
+from treadle.shared.store import Store
+
+ID_CHARS = 20
+_T = TypeVar("_T")
+
+
+class Asking(Protocol):
+    """A client, as far as its handles know it."""
+
+    @property
+    def actor(self) -> str:
+        """Who asks, as the store is told."""
+
+    async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
+        """Ask the store, again while it cannot answer; `question` must be safe to repeat."""
+
+    async def wait(self, question: Callable[[Store, float], Awaitable[_T]]) -> _T:
+        """Ask where the answer may take as many seconds as `question` is told; never holds up what is asked otherwise."""
+
+    async def wait_item(self, group: GroupId, item: ItemId) -> ItemView | None:
+        """An item, with its bodies, once it has ended, or as it is after some seconds; None where it is not in the store."""
+
+
+def new_id(kind: str) -> str:
+    """An id that nobody else has: `kind`, and characters enough."""
+    return f"{kind}-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(ID_CHARS))

@@ -1,0 +1,162 @@
+"""Commands of people to a Mission and its items, asked through a client, refused in the words of who asked.
+
+Each is safe to repeat: a lost reply leads to the same call once more, and the store does it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from treadle.shared import codec
+from treadle.shared.errors import Misuse, Refused
+from treadle.shared.model import Added, GroupId, ItemId, NewItem
+from treadle.shared.names import name_of, token
+from treadle.shared.store import Store, commands
+
+from .asking import Asking, new_id
+from .core.items import batches
+from .core.wording import quoted
+
+_T = TypeVar("_T")
+REASON = "requested"
+EVIDENCE_MAX = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a command is about: a Mission, or one item of it, and what people call it."""
+
+    group: GroupId
+    item: ItemId | None = None
+    called: str = ""
+    """Of an item that is more to people than an item of a Mission: `job "jobs:acme/photo-17"`."""
+
+    @property
+    def mission(self) -> str:
+        return f"mission {quoted(name_of(self.group))}"
+
+    def __str__(self) -> str:
+        if self.called or self.item is None:
+            return self.called or self.mission
+        return f"item {quoted(name_of(self.item))} of {self.mission}"
+
+
+async def add(asking: Asking, target: Target, items: Sequence[NewItem]) -> Added:
+    """Add items to an open Mission, some hundred a call; one that is there already with the same content counts as repeated."""
+    parts = []
+    for batch in batches(items):
+
+        async def question(store: Store, batch: Sequence[NewItem] = batch) -> Added:
+            return await commands.add(store, target.group, batch, actor=_actor(asking))
+
+        parts.append(await _commanded(asking, target, "be added to", question))
+    return _together(parts)
+
+
+async def seal(asking: Asking, target: Target) -> None:
+    """End the growth of an open Mission."""
+
+    async def question(store: Store) -> None:
+        await commands.seal(store, target.group, actor=_actor(asking))
+
+    await _commanded(asking, target, "be sealed", question)
+
+
+async def cancel(asking: Asking, target: Target, reason: str) -> str:
+    """Cancel a Mission or one item of it; the state it is in now."""
+    said = token(reason, field="reason")
+
+    async def question(store: Store) -> str:
+        return await commands.cancel(store, target.group, target.item, actor=_actor(asking), reason=said)
+
+    return await _commanded(asking, target, "be cancelled", question)
+
+
+async def fail(asking: Asking, target: Target, evidence: object) -> None:
+    """Fail an item for good, with Evidence."""
+    raw = codec.pack(evidence, field="evidence", limit=EVIDENCE_MAX)
+    item = _item(target)
+
+    async def question(store: Store) -> None:
+        digest = codec.digest(raw)
+        await commands.fail_item(store, target.group, item, actor=_actor(asking), evidence=raw, digest=digest)
+
+    await _commanded(asking, target, "fail", question)
+
+
+async def retry(asking: Asking, target: Target) -> None:
+    """Offer a failed or parked item again, now; done once, however often its reply is lost."""
+    action = new_id("retry")
+    item = _item(target)
+
+    async def question(store: Store) -> None:
+        await commands.retry(store, target.group, item, actor=_actor(asking), action=action)
+
+    await _commanded(asking, target, "be tried again", question)
+
+
+def _actor(asking: Asking) -> str:
+    return token(asking.actor, field="actor")
+
+
+def _item(target: Target) -> ItemId:
+    if target.item is None:
+        raise AssertionError("this command is about an item")
+    return target.item
+
+
+async def _commanded(asking: Asking, target: Target, wish: str, question: Callable[[Store], Awaitable[_T]]) -> _T:
+    try:
+        return await asking.ask(question)
+    except Refused as refused:
+        raise _said(refused, target, wish) from None
+
+
+def _said(refused: Refused, target: Target, wish: str) -> Exception:
+    """The same refusal, in the names that people gave and with what to do."""
+    state = refused.details.get("state", "")
+    item = f"item {quoted(name_of(refused.details.get('item', '')))}"
+    ended = refused.details.get("mission", "active") not in ("active", state)
+    match refused.code:
+        case "GROUP_NOT_FOUND":
+            text = f"{target.mission} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX"
+        case "INVALID_COMMAND" if target.item is not None:
+            text = f"{target} is not there; check its id"
+        case "INVALID_STATE_TRANSITION" if wish == "be added to" and state == "active":
+            text = f"{target} does not grow: it was not submitted with open=True, or it is sealed; submit another one"
+        case "INVALID_STATE_TRANSITION" if wish == "be tried again" and state == "cancelled":
+            text = f"{target} is cancelled, which is final; submit it anew"
+        case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
+            text = f"{target} is {state}: only what failed or is parked can be tried again"
+        case "INVALID_STATE_TRANSITION" if ended:
+            text = f"{target} cannot {wish} any more: its Mission {_is(refused.details['mission'])}"
+        case "INVALID_STATE_TRANSITION" if state:
+            text = f"{target} {_is(state)} and cannot {wish} any more"
+        case "ACTION_ID_COLLISION":
+            text = (
+                f"{item} is in {target.mission} with other content; give it unchanged to have it counted once, or give "
+                "this one another id"
+            )
+        case "SCHEMA_VALIDATION_FAILED" if wish == "be added to" and "waits for" in str(refused):
+            return Misuse(
+                f"{item}: after: names an item that is neither in {target.mission} nor in this call; add that one first"
+            )
+        case _:
+            return refused
+    return Refused(text, code=refused.code, details=refused.details)
+
+
+def _is(state: str) -> str:
+    """A Group's record knows only that its Mission has ended, not how."""
+    return "has ended" if state == "ended" else f"is {state}"
+
+
+def _together(parts: Sequence[Added]) -> Added:
+    return Added(
+        created=sum(part.created for part in parts),
+        repeated=sum(part.repeated for part in parts),
+        no_worker=tuple(dict.fromkeys(name for part in parts for name in part.no_worker)),
+        unschedulable={name: slots for part in parts for name, slots in part.unschedulable.items()},
+    )

@@ -1,0 +1,210 @@
+"""How what is watched is shown: bars on a terminal, lines elsewhere, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+from treadle.shared.facts import Progress
+from treadle.shared.lifecycle import TERMINAL_MISSIONS
+
+from ..core.figures import Frame, left, line, pace
+from ..core.readable import cut, listed, span, times
+from .following import Display
+from .output import STYLES, cell, console
+
+LINE_EACH_S = 1.0
+AWAY_LINE_EACH_S = 5.0
+TINY, NARROW, WIDE = 40, 72, 100
+"""Columns below which only name, bar and count are shown; below which also the state; and from which everything is."""
+NAME_CHARS_MIN, NAME_CHARS_MAX = 6, 40
+LINES_AROUND = 4
+"""Of a terminal's height, for titles and the lines below the bars."""
+
+
+@contextmanager
+def display(*, as_json: bool) -> Iterator[Display]:
+    """The display that fits: JSON lines where asked for, bars on a terminal, lines elsewhere."""
+    if as_json:
+        yield JsonLines(lambda value: print(json.dumps(value), flush=True))
+        return
+    target = console()
+    if not target.is_terminal or target.is_dumb_terminal:
+        yield Lines(lambda text: print(text, flush=True), time.monotonic)
+        return
+    with Live(
+        console=target, auto_refresh=False, transient=False, redirect_stdout=False, redirect_stderr=False
+    ) as live:
+        yield Bars(live)
+
+
+class Bars:
+    """A bar for each Mission, drawn again in place."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._frame: Frame | None = None
+
+    def show(self, frame: Frame) -> None:
+        self._frame = frame
+        self._draw("")
+
+    def away(self, why: str, since_s: float) -> None:
+        self._draw(f"the store does not answer, since {span(since_s * 1000)}; trying again: {why}")
+
+    def back(self, after_s: float) -> None:
+        del after_s  # the next frame says it better
+
+    def _draw(self, trouble: str) -> None:
+        width, height = self._live.console.size
+        parts: list[Table | Text] = []
+        if self._frame is not None:
+            parts += [_bars(self._frame, width, max(1, height - LINES_AROUND)), _summary(self._frame, width)]
+        if trouble:
+            parts.append(Text(cut(trouble, max(20, width - 1)), style="bold red"))
+        self._live.update(Group(*parts), refresh=True)
+
+
+def _bars(frame: Frame, width: int, rows: int) -> Table:
+    """Those that have not ended first where there is no room for all."""
+    pairs = list(zip(frame.missions, frame.rates, strict=True))
+    if len(pairs) > rows:
+        pairs.sort(key=lambda pair: pair[0].state in TERMINAL_MISSIONS)
+        pairs = pairs[:rows]
+    names = min(NAME_CHARS_MAX, max(NAME_CHARS_MIN, width // 4))
+    drawn = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    drawn.add_column(max_width=names, no_wrap=True, overflow="ellipsis")
+    drawn.add_column(ratio=1)
+    for _ in range(5 if width >= NARROW else 2 if width >= TINY else 1):
+        drawn.add_column(justify="right", no_wrap=True)
+    if width >= WIDE:
+        drawn.add_column(justify="right", no_wrap=True, min_width=9)
+        drawn.add_column(justify="right", no_wrap=True, min_width=7)
+    for one, rate in pairs:
+        drawn.add_row(*_row(one, rate, width))
+    return drawn
+
+
+def _row(one: Progress, rate: float | None, width: int) -> list[Text | ProgressBar]:
+    color = STYLES.get(one.state.value, "")
+    bar = ProgressBar(
+        total=max(1, one.total),
+        completed=one.verified,
+        complete_style=color or "cyan",
+        finished_style=color or "green",
+        pulse=False,
+    )
+    row: list[Text | ProgressBar] = [cell(one.mission), bar, Text(f"{one.verified}/{one.total}")]
+    if width < NARROW:
+        return [*row, _ending(one)] if width >= TINY else row
+    row += [Text(f"{one.running} running"), Text(f"{one.waiting} waiting")]
+    row += [Text(f"{one.failed} failed", style="bold red" if one.failed else "dim"), _ending(one)]
+    if width >= WIDE:
+        until = left(one, rate)
+        row += [Text(pace(rate) if one.state not in TERMINAL_MISSIONS else ""), Text(f"{until} left" if until else "")]
+    return row
+
+
+def _ending(one: Progress) -> Text:
+    return Text(one.state.value, style=STYLES.get(one.state.value, ""))
+
+
+def _summary(frame: Frame, width: int) -> Text:
+    live = [one for one in frame.missions if one.state not in TERMINAL_MISSIONS]
+    rate = sum(
+        rate or 0.0 for one, rate in zip(frame.missions, frame.rates, strict=True) if one.state not in TERMINAL_MISSIONS
+    )
+    text = f"{times(frame.workers, 'Worker')}, {times(len(live), 'Mission')} active"
+    if rate:
+        text += f", {pace(rate)}"
+    if not frame.workers and live:
+        text += "; no live Worker: `treadle-worker run --handlers MODULE` starts one"
+    if frame.gone:
+        text += f"; not in the store: {listed(frame.gone)}"
+    return Text(cut(text, max(20, width - 1)), style="dim")
+
+
+class Lines:
+    """A line for each Mission that changed, at most one a second each; its end at once."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._write, self._clock = write, clock
+        self._said: dict[str, tuple[float, Progress]] = {}
+        self._away_s: float | None = None
+        self._gone: set[str] = set()
+
+    def show(self, frame: Frame) -> None:
+        now_s = self._clock()
+        for one, rate in zip(frame.missions, frame.rates, strict=True):
+            at_s, before = self._said.get(one.mission, (-LINE_EACH_S, None))
+            due = now_s - at_s >= LINE_EACH_S or one.state in TERMINAL_MISSIONS
+            if one != before and due:
+                self._said[one.mission] = (now_s, one)
+                self._write(line(one, rate))
+        for name in frame.gone:
+            if name not in self._gone:
+                self._gone.add(name)
+                self._write(f"{cut(name, 200)}  is not in the store")
+
+    def away(self, why: str, since_s: float) -> None:
+        now_s = self._clock()
+        if self._away_s is None or now_s - self._away_s >= AWAY_LINE_EACH_S:
+            self._away_s = now_s
+            self._write(f"the store does not answer, since {span(since_s * 1000)}; trying again: {cut(why, 200)}")
+
+    def back(self, after_s: float) -> None:
+        self._away_s = None
+        self._write(f"the store answers again, after {span(after_s * 1000)}")
+
+
+class JsonLines:
+    """One object a line: `progress` where a Mission changed, `store` where it goes or comes back, `gone`."""
+
+    def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
+        self._write = write
+        self._said: dict[str, Progress] = {}
+        self._gone: set[str] = set()
+        self._is_away = False
+
+    def show(self, frame: Frame) -> None:
+        for one, rate in zip(frame.missions, frame.rates, strict=True):
+            if self._said.get(one.mission) != one:
+                self._said[one.mission] = one
+                self._write({"kind": "progress", "at_ms": frame.at_ms, **counts(one), "rate": rate and round(rate, 3)})
+        for name in frame.gone:
+            if name not in self._gone:
+                self._gone.add(name)
+                self._write({"kind": "gone", "at_ms": frame.at_ms, "mission": name})
+
+    def away(self, why: str, since_s: float) -> None:
+        del since_s
+        if not self._is_away:
+            self._is_away = True
+            self._write({"kind": "store", "answers": False, "why": why})
+
+    def back(self, after_s: float) -> None:
+        self._is_away = False
+        self._write({"kind": "store", "answers": True, "after_s": round(after_s, 3)})
+
+
+def counts(one: Progress) -> dict[str, Any]:
+    """A Mission's progress as programs read it."""
+    return {
+        "mission": one.mission,
+        "state": one.state.value,
+        "total": one.total,
+        "verified": one.verified,
+        "running": one.running,
+        "waiting": one.waiting,
+        "failed": one.failed,
+        "cancelled": one.cancelled,
+        "open": one.is_open,
+    }

@@ -1,0 +1,197 @@
+"""`treadle missions`, `workers`, `groups`: what is there now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from treadle.shared.facts import GroupFacts, Progress, WorkerFacts
+from treadle.shared.lifecycle import TERMINAL_MISSIONS
+from treadle.shared.model import MissionState, MissionView
+from treadle.shared.names import name_of
+from treadle.shared.store import Store, pictures
+
+from ..core.figures import shares
+from ..core.readable import span, times
+from .opening import with_store
+from .options import AsJson, Prefix, Url, whole
+from .output import Column, document, note, table
+
+MOST_LOOKED_AT = 100_000
+Most = Annotated[
+    int, typer.Option(help="Show at most so many.", parser=whole(1, MOST_LOOKED_AT), metavar="N", show_default=True)
+]
+
+
+def missions(
+    state: Annotated[MissionState | None, typer.Option(help="Only those in this state.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only those of this account.", metavar="NAME")] = None,
+    most: Most = 100,
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """List Missions, the newest last.
+
+    --json: {"now_ms", "left_out", "missions": [{"mission", "state", "account", "owner", "objective", "weight", "total",
+    "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open",
+    "expired"}]}; expired: its items were kept for their time and are gone
+    """
+
+    async def read(store: Store) -> tuple[int, list[MissionView], list[Progress]]:
+        views = await store.missions(most=MOST_LOOKED_AT)
+        wanted = [one for one in views if state in (None, one.state) and account in (None, one.account)]
+        live = [one.group for one in wanted[-most:] if one.state not in TERMINAL_MISSIONS]
+        return await store.now_ms(), wanted, await pictures.progress(store, live)
+
+    now_ms, found, progress = with_store(url, prefix, read)
+    running = {one.group: one.running for one in progress}
+    left_out, shown = max(0, len(found) - most), found[-most:]
+    if as_json:
+        rows = [_fields(one) | {"running": running.get(one.group, 0)} for one in shown]
+        document({"now_ms": now_ms, "left_out": left_out, "missions": rows})
+        return
+    if not shown:
+        note("no Mission" + (" of these" if found or state or account else "; `treadle submit FILE` makes one"))
+        return
+    columns = [
+        *(Column("MISSION"), Column("STATE"), Column("ACCOUNT"), Column("VERIFIED", right=True)),
+        *(Column("RUNNING", right=True, is_extra=True), Column("FAILED", right=True)),
+        *(Column("AGE", right=True, is_extra=True), Column("OBJECTIVE", may_shorten=True, is_extra=True)),
+    ]
+    table(
+        columns,
+        (
+            (
+                *(one.mission, one.state, one.account, f"{one.verified}/{one.total}"),
+                *(running.get(one.group, 0), one.failed, span(now_ms - one.created_ms), one.objective),
+            )
+            for one in shown
+        ),
+    )
+    if left_out:
+        note(f"{left_out:,} older ones are left out; --most {min(len(found), MOST_LOOKED_AT)} shows them")
+
+
+def _fields(one: MissionView) -> dict[str, Any]:
+    return {
+        "mission": one.mission,
+        "state": one.state.value,
+        "account": one.account,
+        "owner": one.owner,
+        "objective": one.objective,
+        "weight": one.weight,
+        "total": one.total,
+        "verified": one.verified,
+        "failed": one.failed,
+        "cancelled": one.cancelled,
+        "created_ms": one.created_ms,
+        "ended_ms": one.ended_ms,
+        "deadline_ms": one.deadline_ms,
+        "last_seq": one.last_seq,
+        "open": one.is_open,
+        "expired": one.is_expired,
+    }
+
+
+def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
+    """List the Workers that have a session.
+
+    What they offer, what they hold, when they last told that they are there. A `silent` one has told nothing for four
+    lease TTLs; after ten the store ends its session.
+
+    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "capabilities", "slots", "held", "ttl_ms",
+    "renewed_ms"}]}; slots is null where the store does not know it
+    """
+    now_ms, found = with_store(url, prefix, pictures.workers)
+    if as_json:
+        document({"now_ms": now_ms, "workers": [_worker(one, now_ms) for one in found]})
+        return
+    if not found:
+        note("no Worker; `treadle-worker run --handlers MODULE` starts one")
+        return
+    columns = [
+        *(Column("WORKER"), Column("EPOCH", right=True, is_extra=True), Column("STATE"), Column("SLOTS", right=True)),
+        *(Column("HELD", right=True), Column("RENEWED", right=True), Column("CAPABILITIES")),
+    ]
+    table(
+        columns,
+        (
+            (
+                *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots or "?", one.held),
+                f"{span(now_ms - one.renewed_ms)} ago" if one.renewed_ms else "?",
+                " ".join(one.capabilities),
+            )
+            for one in found
+        ),
+    )
+
+
+def _liveness(one: WorkerFacts, now_ms: int) -> str:
+    return "silent" if one.is_silent(now_ms) else "live"
+
+
+def _worker(one: WorkerFacts, now_ms: int) -> dict[str, Any]:
+    fields = asdict(one)
+    name = name_of(fields.pop("agent"))
+    return {"worker": name, "state": _liveness(one, now_ms)} | fields | {"slots": one.slots or None}
+
+
+def groups(
+    account: Annotated[str | None, typer.Option(help="Only those of this account.", metavar="NAME")] = None,
+    with_ended: Annotated[bool, typer.Option("--all", help="Those of ended Missions too.")] = False,
+    most: Most = 1000,
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """List Groups: takeable work, service against weight.
+
+    As Workers see them: what may be taken now, what runs, and the service each has had. USED is in slot-seconds. SHARE
+    is of what its account's Groups that have not ended have had, since each began; DUE is what its weight gives it
+    while all of them have work.
+
+    --json: {"groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable", "running",
+    "used_ms", "share", "due", "seq", "log_length"}]}; share is null where nothing was used yet
+    """
+
+    async def read(store: Store) -> list[GroupFacts]:
+        return await pictures.groups(store, most=MOST_LOOKED_AT, only_live=not with_ended)
+
+    everything = with_store(url, prefix, read)
+    found = [
+        (one, share)
+        for one, share in zip(everything, shares(everything), strict=True)
+        if account in (None, one.account)
+    ]
+    if as_json:
+        rows = []
+        for one, share in found[:most]:
+            fields = asdict(one)
+            del fields["group"]
+            rows.append(fields | {"share": share.used, "due": share.due})
+        document({"groups": rows})
+        return
+    if not found:
+        note("no Group" + ("" if with_ended else " of a Mission that has not ended; --all shows the others"))
+        return
+    columns = [
+        *(Column("ACCOUNT"), Column("MISSION"), Column("STATE"), Column("WEIGHT", right=True)),
+        *(Column("TAKEABLE", right=True), Column("RUNNING", right=True), Column("USED", right=True, is_extra=True)),
+        *(Column("SHARE", right=True), Column("DUE", right=True)),
+        *(Column("SEQ", right=True, is_extra=True), Column("LOG", right=True, is_extra=True)),
+    ]
+    table(
+        columns,
+        (
+            (
+                *(one.account, one.mission, one.state, f"{one.weight:g}", one.takeable, one.running),
+                *(f"{one.used_ms / 1000:,.1f}", "-" if share.used is None else f"{share.used:.1%}", f"{share.due:.1%}"),
+                *(one.seq, one.log_length),
+            )
+            for one, share in found[:most]
+        ),
+    )
+    if len(found) > most:
+        note(f"{times(len(found) - most, 'Group')} left out; --most {len(found)} shows them")

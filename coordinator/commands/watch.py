@@ -1,0 +1,63 @@
+"""`treadle watch`: how far Missions are, live."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from treadle.shared.errors import Refused
+from treadle.shared.model import GroupId
+from treadle.shared.names import token
+from treadle.shared.store import Store
+
+from ..core.figures import is_well
+from ..core.wording import quoted
+from .displays import display
+from .following import End, follow
+from .opening import with_store
+from .options import AsJsonLines, Prefix, Timeout, Url
+from .output import note
+
+Named = Annotated[
+    list[str] | None, typer.Argument(metavar="[MISSION]...", help="Their ids; without one, all that are active.")
+]
+
+
+def watch(
+    mission: Named = None,
+    timeout: Timeout = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Go on when none is active, for those that come.")] = False,
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Show how far Missions are until they have ended.
+
+    Bars on a terminal, lines elsewhere. A server that goes away is waited for. Exit status 0: all of them were
+    approved; 1: one was not, is not in the store, or --timeout passed first.
+
+    --json, a line each: {"kind": "progress", "at_ms", "mission", "state", "total", "verified", "running", "waiting",
+    "failed", "cancelled", "open", "rate"} | {"kind": "store", "answers", ...} | {"kind": "gone", "at_ms", "mission"}
+    """
+    named = [GroupId(token(name, field="MISSION")) for name in dict.fromkeys(mission)] if mission else None
+
+    async def work(store: Store) -> End:
+        if named is not None:
+            for name, group in zip(dict.fromkeys(mission or ()), named, strict=True):
+                if await store.mission(group) is None:
+                    raise Refused(
+                        f"mission {quoted(name)} is not in this store; check its id (`treadle missions`), --url and --prefix",
+                        code="GROUP_NOT_FOUND",
+                    )
+        with display(as_json=as_json) as shown:
+            return await follow(store, named, shown, timeout_s=timeout, stay=stay)
+
+    end = with_store(url, prefix, work)
+    frame = end.frame
+    if end.timed_out:
+        note(f"treadle: not ended within {timeout:g} s; it goes on")
+        raise typer.Exit(1)
+    if frame is not None and not frame.missions and not frame.gone and not as_json:
+        note("no Mission is active; --stay waits for one")
+    if frame is None or frame.gone or not is_well(frame.missions):
+        raise typer.Exit(1)

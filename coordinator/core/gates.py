@@ -1,0 +1,233 @@
+"""Why a WorkItem waits, as a rule over what the store knows: each gate with what would change it. Pure.
+
+Every gate that holds an item is named, the one to act upon first. Nothing is said of other Groups (design.md 4): how the
+Workers share their slots between Groups is theirs to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from treadle.shared.facts import ItemFacts
+from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
+from treadle.shared.model import ItemState
+from treadle.shared.names import shown
+
+from .readable import cut, listed, safe, span, times
+
+NAMED_MAX = 5
+FAILURE_CHARS_MAX = 200
+
+
+class Code(StrEnum):
+    """Why it waits, or what has become of it."""
+
+    VERIFIED = "VERIFIED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    RUNNING = "RUNNING"
+    ACCEPTED = "ACCEPTED"
+    BLOCKED = "BLOCKED"
+    SUBMITTED = "SUBMITTED"
+    MISSION_ENDED = "MISSION_ENDED"
+    HALTED = "HALTED"
+    HELD = "HELD"
+    DEPENDENCY = "DEPENDENCY"
+    NOT_BEFORE = "NOT_BEFORE"
+    BACKOFF = "BACKOFF"
+    PAUSED = "PAUSED"
+    NO_WORKER = "NO_WORKER"
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+    CAPACITY = "CAPACITY"
+    QUEUED = "QUEUED"
+    NEXT = "NEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One reason: what is so, and what would change it."""
+
+    code: Code
+    text: str
+    change: str
+
+
+def explain(facts: ItemFacts) -> tuple[Gate, ...]:
+    """Every gate that holds the item, or the one thing that is to be said of it where it runs or has ended."""
+    match facts.state:
+        case ItemState.VERIFIED | ItemState.FAILED | ItemState.CANCELLED if not _is_waiting(facts):
+            return (_ended(facts),)
+        case ItemState.ACTIVE | ItemState.QUEUED | ItemState.BLOCKED | ItemState.SUBMITTED:
+            return (_at_work(facts),)
+        case ItemState.OPEN | ItemState.OFFERED | ItemState.FAILED | ItemState.VERIFIED | ItemState.CANCELLED:
+            return _waiting(facts)
+        case _:
+            assert_never(facts.state)
+
+
+def _is_waiting(facts: ItemFacts) -> bool:
+    """A failed item that is tried again later waits; every other ended one stays as it is."""
+    return facts.state not in TERMINAL_ITEMS or (facts.state is ItemState.FAILED and facts.next_ms > 0)
+
+
+def _ended(facts: ItemFacts) -> Gate:
+    if facts.state is ItemState.VERIFIED:
+        return Gate(Code.VERIFIED, f"it is done, in {times(facts.runs, 'run')}", "nothing: its result is accepted")
+    if facts.state is ItemState.CANCELLED:
+        return Gate(
+            Code.CANCELLED, "it was cancelled and is not run any more", "nothing: submit it anew where it is wanted"
+        )
+    reason = f": {cut(facts.failure, FAILURE_CHARS_MAX)}" if facts.failure else ""
+    retry = (
+        f"`treadle retry {_address(facts)}` runs it again"
+        if facts.mission_state not in TERMINAL_MISSIONS
+        else "submit it anew"
+    )
+    return Gate(Code.FAILED, f"it failed for good after {times(facts.runs, 'run')}{reason}", retry)
+
+
+def _at_work(facts: ItemFacts) -> Gate:
+    who = shown(facts.owner or "")
+    if facts.state is ItemState.ACTIVE:
+        left_ms = facts.lease_expires_ms - facts.now_ms
+        lease = f"its lease is renewed until {span(left_ms)} from now" if left_ms > 0 else "its lease has just run out"
+        return Gate(
+            Code.RUNNING,
+            f"Worker {who} runs it since {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}",
+            "its handler ends it; where that Worker dies, it goes on elsewhere when the lease has run out",
+        )
+    if facts.state is ItemState.QUEUED:
+        left_ms = facts.start_by_ms - facts.now_ms
+        until = f"must start it within {span(left_ms)}" if left_ms > 0 else "has let its start-by time pass"
+        return Gate(
+            Code.ACCEPTED,
+            f"Worker {who} has accepted it and {until}",
+            "a slot of that Worker; where none is free in time it is offered to all again",
+        )
+    if facts.state is ItemState.BLOCKED:
+        return Gate(Code.BLOCKED, f"Worker {who} reported that it is blocked", "whoever can clear what it waits for")
+    return Gate(Code.SUBMITTED, f"Worker {who} has handed in its result", "its review")
+
+
+def _waiting(facts: ItemFacts) -> tuple[Gate, ...]:
+    gates = [gate for rule in _RULES if (gate := rule(facts)) is not None]
+    return tuple(gates) or (_NEXT,)
+
+
+def _mission(facts: ItemFacts) -> Gate | None:
+    if facts.mission_state in TERMINAL_MISSIONS:
+        return Gate(
+            Code.MISSION_ENDED,
+            f"its Mission is {facts.mission_state}, nothing of it starts any more",
+            "nothing: submit it in another Mission",
+        )
+    if facts.group_state.startswith("halted"):
+        code = facts.group_state.partition(":")[2] or "unknown"
+        return Gate(
+            Code.HALTED,
+            f"its Group was halted ({code}): its log is not what the store wrote",
+            "find out who else writes to this server's keys; submit the Mission anew under another id",
+        )
+    return None
+
+
+def _held(facts: ItemFacts) -> Gate | None:
+    if not facts.held:
+        return None
+    return Gate(
+        Code.HELD,
+        f"it is parked ({facts.held}): {times(facts.lost_runs, 'run')} of it ended with their Worker, as if it kills it",
+        f"find the cause, then `treadle retry {_address(facts)}`; or `treadle cancel` it",
+    )
+
+
+def _dependency(facts: ItemFacts) -> Gate | None:
+    if facts.state is not ItemState.OPEN or facts.dependencies_left <= 0:
+        return None
+    named = [f"{shown(item)} ({state})" for item, state in facts.waits_for[:NAMED_MAX]]
+    more = max(facts.dependencies_left, len(facts.waits_for)) - len(named)
+    if more > 0:
+        named.append(f"{more:,} more" if named else times(more, "item"))
+    dead = [item for item, state in facts.waits_for if state in (ItemState.FAILED, ItemState.CANCELLED)]
+    change = "their results"
+    if dead:
+        change = f"`treadle retry {safe(facts.mission)}/{shown(dead[0])}`, which will not be verified by itself"
+    return Gate(Code.DEPENDENCY, f"it waits for {', '.join(named)}", change)
+
+
+def _clock(facts: ItemFacts) -> Gate | None:
+    left_ms = facts.next_ms - facts.now_ms
+    if facts.next_ms <= 0 or left_ms <= 0:
+        return None
+    if facts.state is not ItemState.FAILED and facts.lost_runs > 1:
+        return Gate(
+            Code.BACKOFF,
+            f"{facts.lost_runs} runs of it ended with their Workers; it is offered again in {span(left_ms)}",
+            "time; look at what it does to its Workers",
+        )
+    if facts.state is ItemState.FAILED or facts.failures > 0:
+        reason = f" ({cut(facts.failure, FAILURE_CHARS_MAX)})" if facts.failure else ""
+        return Gate(
+            Code.BACKOFF,
+            f"it failed {times(facts.failures or facts.runs, 'time')}{reason} and is tried again in {span(left_ms)}",
+            f"time; or `treadle retry {_address(facts)}` tries it now",
+        )
+    return Gate(Code.NOT_BEFORE, f"it is not to start within the next {span(left_ms)}", "time, nothing else")
+
+
+def _paused(facts: ItemFacts) -> Gate | None:
+    if not facts.paused:
+        return None
+    return Gate(Code.PAUSED, f"paused: {listed(facts.paused)}", f"`treadle resume {safe(facts.paused[0])}`")
+
+
+def _workers(facts: ItemFacts) -> Gate | None:
+    if not facts.workers:
+        return Gate(
+            Code.NO_WORKER,
+            f"no live Worker offers {facts.capability}",
+            f"start one: treadle-worker run --handlers MODULE, with a handler of {facts.capability}",
+        )
+    widest = max(one.slots for one in facts.workers)
+    if widest and facts.width > widest:
+        return Gate(
+            Code.UNSCHEDULABLE,
+            f"it needs {facts.width} slots at once, the largest live Worker that offers {facts.capability} has {widest}",
+            f"start a Worker with --slots {facts.width} or more",
+        )
+    return None
+
+
+def _capacity(facts: ItemFacts) -> Gate | None:
+    slots = sum(one.slots for one in facts.workers)
+    if facts.state is not ItemState.OFFERED or not slots or facts.busy < slots:
+        return None
+    return Gate(
+        Code.CAPACITY,
+        f"all {slots} slots of the {times(len(facts.workers), 'Worker')} that offer {facts.capability} are in use",
+        "a run that ends, or another Worker",
+    )
+
+
+def _queue(facts: ItemFacts) -> Gate | None:
+    if facts.state is not ItemState.OFFERED or facts.ahead <= 0:
+        return None
+    return Gate(
+        Code.QUEUED,
+        f"{times(facts.ahead, 'item')} of its own Mission and capability come before it",
+        "their start; a higher urgency or a nearer deadline would put it before them",
+    )
+
+
+def _address(facts: ItemFacts) -> str:
+    return safe(f"{facts.mission}/{facts.item}")
+
+
+_NEXT = Gate(
+    Code.NEXT,
+    "nothing holds it: it is the first of its Mission, and a Worker that offers its capability takes it in its turn",
+    "the next free slot that is this account's and Mission's share; ask again in a moment",
+)
+_RULES = (_mission, _held, _dependency, _clock, _paused, _workers, _capacity, _queue)

@@ -1,0 +1,177 @@
+"""From WorkSpecs to what the store takes (`NewItem`): checked, packed, in topological order, each with its digest.
+
+Pure: the same specs and `now_ms` give the same items in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from treadle.shared import codec
+from treadle.shared.errors import Misuse
+from treadle.shared.model import Capability, ItemId, NewItem, Urgency
+from treadle.shared.names import check_capability, token
+
+from ..specs import RETRIES, Retry, WorkSpec
+from .graph import topological
+from .wording import place
+
+BATCH_MAX, BATCH_BYTES_MAX = 256, 1 << 20
+"""Of one call that adds items (design.md 3.4)."""
+TIME_MS_MAX = 10**14
+"""From here on (the year 5138) a number is no longer exact in the store's scripts (design.md 3.10)."""
+DIGEST_FORM = "treadle.item.1"
+_CONTENT_BYTES_MAX = 4 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_RETRY = Retry()
+_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def plan_items(
+    work: Sequence[WorkSpec], *, now_ms: int | None, alone: bool = False, called: Callable[[int, str], str] = place
+) -> tuple[NewItem, ...]:
+    """Plan items, each behind those of them that it waits for; Misuse for what could not be stored.
+
+    `now_ms` is the store's time, by which a deadline is past; None leaves that open. Where the work does not stand
+    `alone`, it may wait for items that are in its Mission already. `called` says which item a message is about.
+    """
+    return tuple([_plan(work[index], index, now_ms, called) for index in topological(work, alone=alone)])
+
+
+def has_deadline(work: Sequence[WorkSpec]) -> bool:
+    """Whether the store's time is needed to plan it."""
+    return any(item.deadline is not None for item in work)
+
+
+def _plan(spec: WorkSpec, index: int, now_ms: int | None, called: Callable[[int, str], str]) -> NewItem:
+    try:
+        return _planned(spec, "", now_ms)
+    except Misuse:
+        # To say where it is takes longer than to plan it: only what is wrong is planned with its name.
+        return _planned(spec, f"{called(index, spec.id)}: ", now_ms)
+
+
+def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
+    item = ItemId(token(spec.id, field=where + "id"))
+    capability = Capability(check_capability(spec.capability, field=where + "capability"))
+    inputs = codec.pack(spec.inputs, field=where + "inputs", limit=codec.INPUTS_MAX)
+    after = tuple([ItemId(token(name, field=where + "after")) for name in spec.after])
+    urgency = Urgency(spec.urgency)
+    ends_ms = deadline_ms(spec.deadline, where + "deadline", now_ms)
+    not_before = _not_before(spec.not_before, where + "not_before")
+    retry = _retry(spec.retry)
+    contract = _contract(spec, where)
+    content: list[object] = [DIGEST_FORM, item, capability, _canonical(spec.inputs, inputs), sorted(after), spec.slots]
+    content += [urgency.value, spec.business_impact, ends_ms, spec.start_by_s, not_before, retry, contract]
+    return NewItem(
+        item=item,
+        capability=capability,
+        inputs=inputs,
+        contract=contract,
+        after=after,
+        width=spec.slots,
+        urgency=urgency,
+        business_impact=spec.business_impact,
+        deadline_ms=ends_ms,
+        start_by_s=spec.start_by_s,
+        not_before=not_before,
+        retry=retry,
+        # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
+        digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),
+    )
+
+
+def deadline_ms(deadline: datetime | None, field: str, now_ms: int | None) -> int:
+    """The deadline in the store's milliseconds, 0 where there is none; Misuse for one that is naive, past or too far."""
+    if deadline is None:
+        return 0
+    if deadline.utcoffset() is None:
+        raise Misuse(f"{field}: {deadline.isoformat()} has no time zone; use an aware datetime, as datetime.now(UTC)")
+    at_ms = (deadline - _EPOCH) // _MILLISECOND
+    if at_ms <= (now_ms or 0):
+        now = (_EPOCH + (now_ms or 0) * _MILLISECOND).isoformat(timespec="milliseconds")
+        raise Misuse(f"{field}: {deadline.isoformat()} is in the past, the store's time is {now}; give a later one")
+    if at_ms >= TIME_MS_MAX:
+        raise Misuse(f"{field}: {deadline.isoformat()} is too far away, must be before the year 5138; leave it out")
+    return at_ms
+
+
+def _not_before(moment: datetime | timedelta | None, field: str) -> str:
+    """Absolute milliseconds, rounded up, or `+milliseconds` from the store's now; '' where it need not wait."""
+    if moment is None:
+        return ""
+    if isinstance(moment, timedelta):
+        span_ms = -(-moment // _MILLISECOND)
+        return f"+{span_ms}" if span_ms > 0 else ""
+    at_ms = -((_EPOCH - moment) // _MILLISECOND)
+    if at_ms >= TIME_MS_MAX:
+        raise Misuse(f"{field}: {moment.isoformat()} is too far away, must be before the year 5138; leave it out")
+    return str(at_ms) if at_ms > 0 else ""
+
+
+def _retry(retry: int | Retry) -> str:
+    if not isinstance(retry, Retry):
+        return "" if retry == RETRIES else f"{retry} {_ms(_RETRY.first_s)} {_ms(_RETRY.most_s)}"
+    return "" if retry == _RETRY else f"{retry.retries} {_ms(retry.first_s)} {_ms(retry.most_s)}"
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _contract(spec: WorkSpec, where: str) -> bytes:
+    """What only the Worker has to know; empty where all of it is the default."""
+    if spec.timeout_s is None:
+        return b""
+    return codec.pack({"timeout_s": spec.timeout_s}, field=where + "timeout_s", limit=codec.EVENT_MAX)
+
+
+def _canonical(inputs: object, raw: bytes) -> bytes:
+    """`raw`, the packed inputs, as they are packed with the keys of every dict in one order."""
+    if _in_order(inputs):
+        return raw
+    ordered = _ordered(codec.unpack(raw, what="inputs"))
+    return codec.pack(ordered, field="inputs", limit=codec.INPUTS_MAX)
+
+
+def _in_order(value: object) -> bool:
+    """Whether the keys of every dict in it are in order already; False where it takes more than a look."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if isinstance(value, dict) and kind is dict:
+        if len(value) > 1:
+            try:
+                if list(value) != sorted(value):
+                    return False
+            except TypeError:
+                return False
+        return all(map(_in_order, value.values()))
+    if isinstance(value, list | tuple) and (kind is list or kind is tuple):
+        return all(map(_in_order, value))
+    return False
+
+
+def _ordered(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_ordered(child) for child in value]
+    return value
+
+
+def batches(items: Sequence[NewItem]) -> Iterator[tuple[NewItem, ...]]:
+    """The items in their order, in pieces that one call of the store takes: so many, and so many bytes or one item."""
+    piece: list[NewItem] = []
+    size = 0
+    for item in items:
+        weight = len(item.inputs) + sum(map(len, item.after))
+        if piece and (len(piece) == BATCH_MAX or size + weight > BATCH_BYTES_MAX):
+            yield tuple(piece)
+            piece, size = [], 0
+        piece.append(item)
+        size += weight
+    if piece:
+        yield tuple(piece)

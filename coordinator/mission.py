@@ -1,0 +1,182 @@
+"""A handle on one Mission: look, follow, wait, let it grow, stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any
+
+import anyio
+from treadle.shared.errors import Backpressure, Corrupt, Expired, Misuse, Refused
+from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
+from treadle.shared.model import Added, Event, GroupId, ItemId, ItemState, ItemView, MissionState, MissionView, Receipt
+from treadle.shared.names import name_of, token
+
+from . import commanding
+from .asking import Asking
+from .commanding import Target
+from .core.items import has_deadline, plan_items
+from .core.missions import STANDING
+from .core.wording import quoted
+from .failures import MissionFailed, evidence_of, failure_of, result_of
+from .specs import WorkSpec
+from .waiting import why_mission
+
+LOOK_AGAIN_S = 1.0
+"""Of a Mission that is watched by as many as the store allows."""
+_TERMINAL_KINDS = frozenset(kind for kind, (_, state) in MISSION_MOVES.items() if state in TERMINAL_MISSIONS)
+
+
+class Mission:
+    """A handle on one Mission; it holds nothing open."""
+
+    def __init__(self, asking: Asking, mission_id: str, receipt: Receipt | None = None) -> None:
+        self.id = mission_id
+        self.group = GroupId(token(mission_id, field="mission"))
+        self.receipt = receipt
+        """What its submission was answered; None for a handle that did not submit."""
+        self._asking = asking
+
+    def __repr__(self) -> str:
+        return f"Mission({self.id!r})"
+
+    async def view(self) -> MissionView:
+        """The Mission as the store has it now; Refused (GROUP_NOT_FOUND) where there is none of this id."""
+        view = await self._asking.ask(lambda store: store.mission(self.group))
+        if view is None:
+            raise Refused(
+                f"mission {quoted(self.id)} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX",
+                code="GROUP_NOT_FOUND",
+            )
+        return view
+
+    async def items(self) -> dict[str, ItemView]:
+        """Its items as the store has them now, by their ids, in the order they were given; results are not read."""
+        await self.view()
+        items = await self._asking.wait(lambda store, _: store.items(self.group))
+        return {name_of(item.item): item for item in items}
+
+    async def events(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one.
+
+        Corrupt where Events that the store counts are not in the log.
+        """
+        view = await self.view()
+        if not 0 <= after <= view.last_seq:
+            raise Misuse(f"after: {after}, must be 0 to {view.last_seq}, where the log of {quoted(self.id)} ends now")
+        while view.state not in TERMINAL_MISSIONS or after < view.last_seq:
+            events = await self._events_after(after)
+            for event in events:
+                after = event.seq
+                yield event
+                if event.kind in _TERMINAL_KINDS:
+                    return
+            if not events:
+                known, view = view.last_seq, await self.view()
+                if after < min(known, view.last_seq):
+                    raise Corrupt(
+                        f"mission {quoted(self.id)}: its log has no Event after {after}, but the store counts "
+                        f"{view.last_seq}: the log was deleted or cut"
+                    )
+
+    async def _events_after(self, after: int) -> list[Event]:
+        return await self._asking.wait(lambda store, wait_s: store.wait_log(self.group, after=after, timeout_s=wait_s))
+
+    async def results(self, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109 - the public face
+        """The result of each item by its id, once the Mission is approved.
+
+        MissionFailed where it ended otherwise; Expired where its results were kept and are gone; TimeoutError where it
+        has not ended within `timeout` seconds (None: waits for ever), with how far it has come and what it waits for; it
+        goes on all the same.
+        """
+        view = await self.view()
+        with anyio.move_on_after(timeout):
+            while view.state not in TERMINAL_MISSIONS:
+                view = await self._finished()
+        if view.state not in TERMINAL_MISSIONS:
+            view = await self.view()
+        if view.state not in TERMINAL_MISSIONS:
+            why = await self._asking.ask(lambda store: why_mission(store, view))
+            raise TimeoutError(
+                f"mission {quoted(self.id)} has not ended within {timeout} s: {why}; it goes on, ask again"
+            )
+        if view.is_expired:
+            raise Expired(
+                f"mission {quoted(self.id)} is {view.state}, and its results were kept for their time and are gone; "
+                "ask earlier, or submit it with a longer keep_results_s"
+            )
+        items = await self._asking.wait(lambda store, _: store.items(self.group, bodies=True))
+        if view.state is not MissionState.APPROVED:
+            failed = tuple(failure_of(item) for item in items if item.state is ItemState.FAILED)
+            cancelled = tuple(name_of(item.item) for item in items if item.state is ItemState.CANCELLED)
+            raise MissionFailed(self.id, view.state, failed, cancelled)
+        return {name_of(item.item): result_of(item) for item in items}
+
+    async def _finished(self) -> MissionView:
+        """The Mission once it has ended, or as it is after some seconds."""
+        try:
+            return await self._asking.wait(lambda store, wait_s: store.wait_finished(self.group, timeout_s=wait_s))
+        except Backpressure:  # too many watch it already: it is looked at now and then
+            await anyio.sleep(LOOK_AGAIN_S)
+            return await self.view()
+
+    # --- growing, of a Mission submitted with open=True ---
+
+    async def add(self, work: Iterable[WorkSpec]) -> Added:
+        """Add items; on return they are durable. An item added again with the same content is there once.
+
+        Misuse names what is wrong, and nothing was written. Refused where an id is there with other content
+        (ACTION_ID_COLLISION), or where the Mission does not grow (any more). Many items go in several calls: what was
+        added before a later one is refused stays, and adding all of them again is right.
+        """
+        specs = list(work)
+        for index, spec in enumerate(specs):
+            if not isinstance(spec, WorkSpec):
+                raise Misuse(f"add: work[{index}]: takes WorkSpecs, not a value of type {type(spec).__name__}")
+        now_ms = await self._asking.ask(lambda store: store.now_ms()) if has_deadline(specs) else None
+        return await commanding.add(self._asking, self._target(), plan_items(specs, now_ms=now_ms))
+
+    async def seal(self) -> None:
+        """End its growth: it ends when all its items have. Repeated, it changes nothing."""
+        self._check_ends()
+        await commanding.seal(self._asking, self._target())
+
+    # --- stopping and going on ---
+
+    async def cancel(self, reason: str = commanding.REASON) -> MissionState:
+        """Cancel it: nothing of it starts or is accepted any more, and who runs an item of it is told.
+
+        Gives its state, `cancelled`, however often it is repeated; Refused (INVALID_STATE_TRANSITION) where it has ended
+        otherwise.
+        """
+        self._check_ends()
+        return MissionState(await commanding.cancel(self._asking, self._target(), reason))
+
+    async def cancel_item(self, item: str, reason: str = commanding.REASON) -> ItemState:
+        """Cancel one item; a Mission that needs it can then not be approved.
+
+        Gives its state, the same at each repetition: `cancelled`, or `failed` where it had failed and waited for another
+        attempt. Refused (INVALID_STATE_TRANSITION) where it has ended otherwise.
+        """
+        return ItemState(await commanding.cancel(self._asking, self._target(item), reason))
+
+    async def fail(self, item: str, evidence: str | Mapping[str, Any]) -> None:
+        """Fail one item for good, with Evidence: a text, or a dict with `type` and `text`. It is not tried again."""
+        await commanding.fail(self._asking, self._target(item), evidence_of(evidence, self._asking.actor))
+
+    async def retry(self, item: str) -> None:
+        """Have a failed or parked item done again, now, all its attempts before it.
+
+        Refused (INVALID_STATE_TRANSITION) where it is neither, or where the Mission has ended: that is final.
+        """
+        await commanding.retry(self._asking, self._target(item))
+
+    def _check_ends(self) -> None:
+        """Misuse for the standing Mission of an account: ended, it would take no job of that account ever again."""
+        if self.id.startswith(STANDING):
+            raise Misuse(
+                f"mission {quoted(self.id)} is where the account's one-off jobs stand and does not end; cancel jobs of it "
+                f"one by one (their addresses are {quoted(self.id + '/KEY')}), or pause the account"
+            )
+
+    def _target(self, item: str | None = None) -> Target:
+        return Target(self.group, None if item is None else ItemId(token(item, field="item")))

@@ -1,0 +1,45 @@
+"""What something that has not ended waits for, in one sentence: for the errors of those whose patience is over."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from treadle.shared.model import GroupId, ItemView, MissionView
+from treadle.shared.store import Store, pictures
+
+from .core.gates import explain
+
+ITEMS_LOOKED_AT = 5_000
+"""Of a larger Mission only the counts are said: reading its items would take longer than they are worth."""
+CAPABILITIES_SHOWN = 5
+
+
+async def why_mission(store: Store, view: MissionView) -> str:
+    """How far a Mission is, and what no Worker is there for."""
+    text = f"{view.verified:,} of {view.total:,} items are verified, {view.failed:,} failed"
+    if view.cancelled:
+        text += f", {view.cancelled:,} cancelled"
+    if view.is_open:
+        text += "; it is open, and ends after `seal` only"
+    if view.total > ITEMS_LOOKED_AT:
+        return text
+    waiting = Counter(item.capability for item in await store.items(view.group) if not item.has_ended)
+    now_ms, workers = await pictures.workers(store)
+    offered = {name for worker in workers if not worker.is_silent(now_ms) for name in worker.capabilities}
+    missing = [
+        f"{name} ({count:,} {'item' if count == 1 else 'items'})"
+        for name, count in sorted(waiting.items())
+        if name not in offered
+    ]
+    if missing:
+        more = f" and {len(missing) - CAPABILITIES_SHOWN} more" if len(missing) > CAPABILITIES_SHOWN else ""
+        text += f"; NO_WORKER: no live Worker offers {', '.join(missing[:CAPABILITIES_SHOWN])}{more}"
+    return text
+
+
+async def why_job(store: Store, view: ItemView, group: GroupId) -> str:
+    """The gates that hold a job, the first to act upon first."""
+    facts = await pictures.why(store, group, view.item)
+    if facts is None:
+        return f"it was {view.state}"
+    return "; ".join(f"{gate.code}: {gate.text}" for gate in explain(facts))

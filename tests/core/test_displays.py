@@ -1,0 +1,112 @@
+"""What a watch says where there is no terminal, and at which rate; figures that people are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from treadle.coordinator.commands.displays import JsonLines, Lines
+from treadle.coordinator.core.figures import Frame, Pace, Share, is_well, left, line, pace, shares
+from treadle.shared.facts import GroupFacts, Progress
+from treadle.shared.model import GroupId, MissionState
+
+NOW = 1_800_000_000_000
+ONE = Progress("m\x1b[2J", GroupId("m%1B%5B2J"), MissionState.ACTIVE, 10, 4, 1, 0, 2)
+
+
+def frame(*missions: Progress, gone: tuple[str, ...] = ()) -> Frame:
+    return Frame(NOW, missions, (None,) * len(missions), 1, gone)
+
+
+def test_lines_say_each_change_once_a_second_and_an_end_at_once() -> None:
+    said: list[str] = []
+    now = [0.0]
+    shown = Lines(said.append, lambda: now[0])
+    shown.show(frame(ONE))
+    shown.show(frame(ONE))
+    shown.show(frame(replace(ONE, verified=5)))
+    now[0] = 1.0
+    shown.show(frame(replace(ONE, verified=6)))
+    shown.show(frame(replace(ONE, verified=9, running=0, state=MissionState.FAILED)))
+    shown.show(frame(replace(ONE, verified=9, running=0, state=MissionState.FAILED), gone=("x",)))
+    assert said == [
+        "m\\x1b[2J  active  4/10 verified, 2 running, 3 waiting, 1 failed",
+        "m\\x1b[2J  active  6/10 verified, 2 running, 1 waiting, 1 failed",
+        "m\\x1b[2J  failed  9/10 verified, 0 running, 0 waiting, 1 failed",
+        "x  is not in the store",
+    ]
+
+
+def test_lines_say_that_the_store_is_away_and_that_it_is_back() -> None:
+    said: list[str] = []
+    now = [0.0]
+    shown = Lines(said.append, lambda: now[0])
+    for at in (0.0, 1.0, 6.0):
+        now[0] = at
+        shown.away("nobody listens", at)
+    shown.back(7.0)
+    assert [text.partition(";")[0] for text in said] == [
+        "the store does not answer, since 0 ms",
+        "the store does not answer, since 6.0 s",
+        "the store answers again, after 7.0 s",
+    ]
+
+
+def test_json_lines_have_stable_keys() -> None:
+    said: list[dict[str, Any]] = []
+    shown = JsonLines(said.append)
+    shown.show(frame(ONE))
+    shown.show(frame(ONE))
+    shown.away("why", 0.0)
+    shown.away("why", 1.0)
+    shown.back(1.5)
+    shown.show(frame(gone=("x",)))
+    assert said == [
+        {
+            **{"kind": "progress", "at_ms": NOW, "mission": "m\x1b[2J", "state": "active", "total": 10, "verified": 4},
+            **{"running": 2, "waiting": 3, "failed": 1, "cancelled": 0, "open": False, "rate": None},
+        },
+        {"kind": "store", "answers": False, "why": "why"},
+        {"kind": "store", "answers": True, "after_s": 1.5},
+        {"kind": "gone", "at_ms": NOW, "mission": "x"},
+    ]
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    pace_ = Pace()
+    assert pace_.see(ONE, NOW) is None
+    assert pace_.see(ONE, NOW + 100) is None
+    assert pace_.see(replace(ONE, verified=8), NOW + 2_000) == 2.0
+    for second in range(3, 40):
+        pace_.see(replace(ONE, verified=8), NOW + second * 1000)
+    assert pace_.see(replace(ONE, verified=8), NOW + 40_000) == 0.0
+
+
+def test_how_a_rate_is_said_and_what_is_left() -> None:
+    assert [pace(rate) for rate in (None, 0.01, 0.5, 3.14, 1234.5)] == ["", "0.6/min", "0.5/s", "3.1/s", "1,234/s"]
+    assert left(ONE, 2.5) == "2.0 s"
+    assert left(ONE, None) == left(ONE, 0.0) == left(replace(ONE, is_open=True), 1.0) == ""
+    assert line(replace(ONE, cancelled=1), 2.0).endswith("1 failed, 1 cancelled, 2.0/s")
+
+
+def test_all_is_well_until_a_mission_ended_otherwise_than_approved() -> None:
+    assert is_well([ONE, replace(ONE, state=MissionState.APPROVED)])
+    assert not is_well([ONE, replace(ONE, state=MissionState.CANCELLED)])
+
+
+def test_a_standing_mission_with_nothing_to_do_is_no_reason_to_stay_where_nobody_named_it() -> None:
+    idle = replace(ONE, verified=9, running=0, is_open=True)
+    assert not frame(idle).is_over(idle_too=False)
+    assert frame(idle).is_over(idle_too=True)
+    assert not frame(replace(idle, verified=8)).is_over(idle_too=True)
+    assert frame(replace(ONE, state=MissionState.FAILED)).is_over(idle_too=False)
+
+
+def test_shares_are_of_the_groups_of_the_same_account_that_have_not_ended() -> None:
+    def group(mission: str, account: str, weight: float, used_ms: int, state: str = "active") -> GroupFacts:
+        return GroupFacts(mission, GroupId(mission), 0, state, account, weight, "standard", 0, 0, used_ms, 1, 1)
+
+    found = shares(
+        [group("a", "x", 1, 100), group("b", "x", 3, 300), group("c", "y", 2, 0), group("d", "x", 4, 600, "ended")]
+    )
+    assert found == [Share(0.25, 0.25), Share(0.75, 0.75), Share(None, 1.0), Share(0.6, 0.5)]

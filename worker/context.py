@@ -1,0 +1,89 @@
+"""What a handler is given and how it gives up: `Context`, `SyncContext`, `Fail`, `Stopped`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Fail(Exception):
+    """Raised by a handler: the work cannot be done. `retryable` says whether the same inputs may succeed later."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+class Stopped(BaseException):
+    """Raised by `SyncContext.checkpoint` where the run is over: nothing it does from here on will be accepted.
+
+    No Exception, as a cancellation is none: `except Exception` in a handler lets it pass.
+    """
+
+
+class AnyContext(Protocol):
+    """What one run of one WorkItem is given, whatever kind of function does it; it is of no use after that run.
+
+    Nothing of another slot can be reached from here, two slots of one Mission included.
+    """
+
+    @property
+    def mission(self) -> str:
+        """The Mission's id as its submitter wrote it."""
+
+    @property
+    def item(self) -> str:
+        """The WorkItem's id as its submitter wrote it."""
+
+    @property
+    def worker(self) -> str:
+        """The name of the Agent this run belongs to."""
+
+    @property
+    def attempt(self) -> int:
+        """Which lease of this WorkItem this run holds: 1 at the first, one more after each crash, yield, return or failure."""
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the submitter gave, as plain data; the handler's second argument is it, or its type's value of it."""
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """The results of the items named in `after`, by their ids."""
+
+    @property
+    def checkpoint_state(self) -> dict[str, Any]:
+        """What the last saved `checkpoint` of this WorkItem held, by whichever Worker; {} at the first run."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this run's lease is lost: nothing it does from here on will be accepted."""
+
+    @property
+    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+        """A logger that names the Mission, the WorkItem and the attempt."""
+
+    def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
+        """Say how far this run is; never waits. Logged at debug level; not stored, nothing else shows it yet."""
+
+
+class Context(AnyContext, Protocol):
+    """The context of an `async def` handler."""
+
+    async def checkpoint(self, state: dict[str, Any]) -> None:
+        """Make `state` durable (at most 1 MiB); the safe point, where the slot may be taken back.
+
+        Idempotent: repeating it with the same state changes nothing. It does not return where the run ends here.
+        """
+
+
+class SyncContext(AnyContext, Protocol):
+    """The context of a plain `def` handler, which runs in a thread of its own."""
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        """As `Context.checkpoint`; it blocks the handler's thread meanwhile, and raises Stopped where the run is over.
+
+        A thread cannot be stopped from outside: this call is the one place where a stopped run ends.
+        """

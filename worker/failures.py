@@ -1,0 +1,127 @@
+"""What went wrong in a run, as text: type name, bounded printable words, place. Never the exception itself (BR-57)."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.shared import codec
+from treadle.shared.errors import TreadleError
+
+from .context import Fail
+
+EVIDENCE_MAX = 16_384
+TEXT_MAX = 2_000
+NAME_MAX = 200
+LINE_MAX = 400
+TRACEBACK_MAX = 20_000
+LEAVES_SHOWN_MAX = 5
+LEAVES_MAX = 100
+_HERE = Path(__file__).parent  # unresolved, as frames have it
+_OURS = tuple(f"{folder}/" for folder in (_HERE, _HERE.parent / "shared"))
+_THEIRS = f"{_HERE / 'examples'}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed run: what its Evidence and its line in the log say."""
+
+    kind: str
+    text: str
+    place: str
+    """file:line of what raised, '' where nobody knows."""
+    code: str
+    retryable: bool
+
+    def evidence(self) -> bytes:
+        """The Evidence as the store keeps it; at most EVIDENCE_MAX bytes by the bounds of its parts."""
+        fields = {
+            "type": self.kind,
+            "text": self.text,
+            "code": self.code,
+            "place": self.place,
+            "retryable": self.retryable,
+        }
+        return codec.pack(fields, field="failure", limit=EVIDENCE_MAX)
+
+    def __str__(self) -> str:
+        """One line: `thumbs.py:12: KeyError: 'k'`."""
+        said = f"{self.place}: {self.kind}: {self.text}" if self.place else f"{self.kind}: {self.text}"
+        return printable(said.replace("\n", " | ").replace("\t", " "), LINE_MAX)
+
+
+def failure_of(error: BaseException, *, retryable: bool, place: str = "") -> Failure:
+    """The failure that `error` is. A Fail says itself whether it is retryable, also where it is one of a group.
+
+    `place` is where it is said to be where it was not raised in the handler's own code.
+    """
+    leaves = list(_leaves(error))
+    said = [leaf for leaf in leaves if isinstance(leaf, Fail)]
+    if said:
+        retryable = all(_is_retryable(leaf) for leaf in said)
+    first = leaves[0] if leaves else error
+    text = _text(error)
+    if isinstance(error, BaseExceptionGroup):
+        shown = [f"{_kind(leaf)}: {printable(_text(leaf), LINE_MAX)}" for leaf in leaves[:LEAVES_SHOWN_MAX]]
+        if len(leaves) > LEAVES_SHOWN_MAX:
+            shown.append(f"and {len(leaves) - LEAVES_SHOWN_MAX} more")
+        text = "\n".join([printable(text, LINE_MAX), *shown])
+    return Failure(
+        kind=_kind(error),
+        text=printable(text),
+        place=printable(_place(first) or _place(error) or place, NAME_MAX),
+        code=printable(error.code, NAME_MAX) if isinstance(error, TreadleError) else "",
+        retryable=retryable,
+    )
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback as a debug log shows it, bounded."""
+    try:
+        lines = traceback.format_exception(error)
+    except BaseException:  # it calls the exception's own methods
+        lines = ["(its traceback cannot be shown)"]
+    return printable("".join(lines), TRACEBACK_MAX)
+
+
+def printable(text: str, most: int = TEXT_MAX) -> str:
+    """`text` bounded, with what a terminal or a log must not get replaced."""
+    shown = text[:most].encode("utf-8", "backslashreplace").decode()
+    shown = "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in shown)
+    return shown[: most + most // 2] + (" ..." if len(text) > most else "")
+
+
+def _kind(error: BaseException) -> str:
+    return printable(type.__dict__["__name__"].__get__(type(error)), NAME_MAX)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str.__str__(str(error))
+    except BaseException:  # an exception whose own text cannot be made is still this item's failure
+        return "(its text cannot be shown)"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group, of groups in it too; the exception itself where it is none."""
+    waiting, seen = [error], 0
+    while waiting and seen < LEAVES_MAX:
+        seen += 1
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting += reversed(one.exceptions[:LEAVES_MAX])
+        else:
+            yield one
+
+
+def _is_retryable(fail: Fail) -> bool:
+    return bool(getattr(fail, "retryable", False))  # of a subclass that does not call ours
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the last line of its traceback that is not ours."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    theirs = [(name, line) for name, line in frames if name.startswith(_THEIRS) or not name.startswith(_OURS)]
+    return f"{theirs[-1][0]}:{theirs[-1][1]}" if theirs else ""

@@ -1,0 +1,109 @@
+"""One run of one WorkItem: its grant, its lease, its handler, why it is stopped.
+
+A run never speaks to the store. It asks its desk (the session at work, `shift.py`) for one operation at a time and waits
+for the outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import anyio
+from treadle.shared.model import Grant, GroupId, ItemId, Lease
+from treadle.shared.names import shown
+from treadle.shared.store import Operation, Outcome
+
+from .handlers import Handler
+from .threads import Threads
+
+_log = logging.getLogger("treadle.worker")
+
+
+class End(StrEnum):
+    """Why a run is no longer wanted, as its handler is told and its log says."""
+
+    LEASE_LOST = "lease_lost"
+    """The item is another's: nothing this run does will be accepted."""
+    YIELDED = "yielded"
+    """It reached a safe point after yielding was asked; its Checkpoint is stored."""
+    RETURNED = "returned"
+    """The grace of a shutdown is over; the item goes back at its last Checkpoint."""
+
+
+class Desk(Protocol):
+    """Who carries out a run's operations."""
+
+    async def ask(self, partition: int, operation: Operation) -> Outcome:
+        """The outcome of one operation, however often it has to be sent. Raises what makes this Worker stop."""
+        ...
+
+    def closing(self, lease: Lease) -> None:
+        """Says that this lease is about to be ended by its own run, so that a refused renewal is no loss."""
+        ...
+
+    @property
+    def threads(self) -> Threads:
+        """The Worker's threads for sync handlers."""
+        ...
+
+
+class Bodies(Protocol):
+    """Where a run's Checkpoint and dependency results are read."""
+
+    async def read(self, partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
+        """The bodies, however often the store has to be asked. Raises what makes this Worker stop."""
+        ...
+
+
+@dataclass(eq=False)
+class Run:
+    """A started item, its handler and its cancel scope."""
+
+    grant: Grant
+    lease: Lease
+    handler: Handler
+    desk: Desk
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    end: End | None = None
+    wants_yield: bool = False
+    checkpoint_number: int = 0
+    checkpoint_digest: str = ""
+    has_returned: bool = False
+    """Whether its handler is done, or given up: nothing it still asks is asked of the store."""
+    began_s: float = field(default_factory=anyio.current_time)
+
+    def __post_init__(self) -> None:
+        self.checkpoint_number = self.grant.checkpoint_number
+
+    @property
+    def key(self) -> tuple[GroupId, ItemId]:
+        return (self.grant.group, self.grant.item)
+
+    @property
+    def name(self) -> str:
+        return f"{shown(self.grant.group)}/{shown(self.grant.item)}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of its handler counts any more."""
+        return self.end is not None or self.has_returned
+
+    @property
+    def lasted_s(self) -> float:
+        return anyio.current_time() - self.began_s
+
+    def stop(self, end: End) -> None:
+        """Cancels the handler, once; the first reason stands."""
+        if self.end is None:
+            self.end = end
+            self.scope.cancel()
+
+    def lose(self, why: str) -> None:
+        """The lease is not ours any more: says so once, with the reason, and cancels the handler."""
+        if self.end is None:
+            _log.warning("%s: lease lost (%s), its handler is cancelled; attempt %d", self.name, why, self.lease.number)
+            self.stop(End.LEASE_LOST)
