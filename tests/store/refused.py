@@ -176,6 +176,15 @@ async def an_unknown_mission_is_paused(world: World) -> Call:
     return _pause(world, "pause", "g:nowhere")
 
 
+@refusal("pause", "GROUP_NOT_FOUND")
+async def a_mission_that_is_still_loading_is_paused(world: World) -> Call:
+    await world.mission()
+    world.audited = False
+    record: bytes = await world.raw.hget(world.key("@groups"), GROUP)
+    await world.raw.hset(world.key("@groups"), GROUP, record.replace(b"active", b"loading", 1))
+    return _pause(world, "pause", f"g:{GROUP}")
+
+
 @refusal("pause", "SCHEMA_VALIDATION_FAILED")
 async def something_nobody_knows_is_paused(world: World) -> Call:
     return _pause(world, "pause", "x:acme")

@@ -456,20 +456,25 @@ async def test_a_paused_account_gets_its_items_and_nobody_takes_them(world: Worl
     assert [token_ for token_ in await tokens(world, hand) if token_.startswith("index")] == []
 
 
-async def test_a_schedule_of_a_mission_that_has_ended_fires_no_more(world: World) -> None:
-    await standing(world)
+@pytest.mark.parametrize("end", ["cancel", "seal"])
+async def test_a_mission_that_takes_no_more_items_ends_its_schedules(end: str, world: World) -> None:
+    await standing(world, a_new_item("left"))
     await schedule(world.store, a_schedule(spec=Interval(1000)))
-    await commands.cancel(world.store, JOBS, None, actor="ana", reason="closed")
+    if end == "cancel":
+        await commands.cancel(world.store, JOBS, None, actor="ana", reason="closed")
+    else:
+        await commands.seal(world.store, JOBS, actor="ana")
     await world.pass_ms(1001)
-    before = len(await world.log(JOBS))
     await world.authority.tick(0)
     await world.authority.tick(0)
-    assert len(await world.log(JOBS)) == before
+    assert await notes(world) == []
+    assert await schedules(world.store) == []
+    assert [key for key in await world.dump() if "@sched" in key or ":sc:" in key] == []
     assert await world.raw.zscore(world.key("@due"), f"f {JOBS} nightly") is None
     with pytest.raises(Refused) as caught:
         await schedule(world.store, a_schedule("another"))
     assert caught.value.code == "INVALID_STATE_TRANSITION"
-    assert await unschedule(world.store, JOBS, ScheduleId("nightly"), actor="ana")
+    assert not await unschedule(world.store, JOBS, ScheduleId("nightly"), actor="ana")
 
 
 async def test_a_halted_group_takes_its_schedules_out_of_the_way_of_others(world: World) -> None:

@@ -38,11 +38,13 @@ function T.grows(G)
 end
 
 -- The entry of a schedule is due. It is told to the caller, who alone can reckon what comes after this tick, and comes again
--- soon, for another caller, unless it is fired. Where the Mission takes nothing any more it never comes again.
+-- soon, for another caller, unless it is fired. With a Mission that takes nothing any more its schedules end.
 function T.come_due(S, G, schedule, member)
-  local record = T.grows(G) and T.read_schedule(S, G.name, schedule)
+  local record = T.read_schedule(S, G.name, schedule)
   if not record then
     G.due[member] = false
+  elseif not T.grows(G) then
+    S.over[#S.over + 1] = { G.name, schedule }
   elseif tonumber(record.due) > S.now then
     G.due[member] = tonumber(record.due)
   else

@@ -19,7 +19,8 @@ local function fault(S, verb, what)
     return T.refuse('SCHEMA_VALIDATION_FAILED', 'verb=' .. verb .. ' what=' .. what)
   end
   if verb == 'resume' then return end
-  if kind == 'g' and redis.call('HEXISTS', S.base .. '@groups', name) == 0 then
+  local group = kind == 'g' and redis.call('HGET', S.base .. '@groups', name)
+  if kind == 'g' and (not group or string.match(group, '^loading ')) then
     return T.refuse('GROUP_NOT_FOUND', 'group=' .. name)
   end
   if S.flags >= T.FLAGS_MAX and redis.call('HEXISTS', S.base .. '@pause', what) == 0 then

@@ -68,7 +68,7 @@ end
 T.calls.tick = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
-  S.silent, S.aside, S.fires = {}, {}, {}
+  S.silent, S.aside, S.fires, S.over = {}, {}, {}, {}
   local most = math.min(tonumber(a[2]), 256)
   local due = redis.call('ZRANGEBYSCORE', S.base .. '@due', '-inf', T.int(S.now), 'LIMIT', 0, most)
   local names = {}
@@ -84,6 +84,7 @@ T.calls.tick = function(keys, a)
     redis.call('ZADD', S.base .. '@halted', T.int(S.now), member)
   end
   for _, session in ipairs(S.silent) do T.unregister(S, session[1], session[2]) end
+  for _, schedule in ipairs(S.over) do T.drop_schedule(S, schedule[1], schedule[2]) end
   local envelope = T.envelope(S)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
   return { envelope, T.int(#due), table.concat(S.fires, '\n') }
