@@ -95,7 +95,9 @@ def report_of(root: Path, name: str, dealt: tuple[tuple[str, ...], ...]) -> Any:
     return call(Given({}, results=results), f"demo.{name}.merge")
 
 
-@pytest.mark.parametrize("count", [1, 7, 60])
+@pytest.mark.parametrize(
+    "count", [1, pytest.param(7, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.slow)]
+)
 def test_shards_and_merge_give_the_plain_report_byte_for_byte(count: int, tmp_path: Path) -> None:
     listing = shards.list_files(write(tmp_path, HOSTILE))
     dealt = shards.deal(listing.files, count)

@@ -6,7 +6,7 @@ import ast
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,9 @@ def inside(name: str, package: str) -> bool:
 
 def top_of(target: str) -> str:
     return target.partition(".")[0]
+
+
+@cache
+def the_house() -> House:
+    """This one, read once a run."""
+    return House(ROOT)

@@ -21,7 +21,7 @@ from house.deployed import (
     seconds_of,
     services,
 )
-from house.reading import ROOT, House
+from house.reading import ROOT, the_house
 from servers import LOUD
 from treadle.shared.settings import ENV_PREFIX, Settings
 from treadle.shared.store.embedded import CONFIGURATION
@@ -57,7 +57,7 @@ class Deployed:
         except ValueError as error:
             yield f"Dockerfile: a shell would be process 1: {error}"
             return
-        pyproject = House(ROOT).pyproject
+        pyproject = the_house().pyproject
         if entry not in pyproject["project"]["scripts"]:
             yield f"Dockerfile: {entry} is no command of this project"
         users = [one.rest for one in last_stage(self.dockerfile) if one.word == "USER"]

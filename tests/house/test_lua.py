@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from house import lua
-from house.reading import ROOT, House
+from house.reading import the_house
 
 GOOD = """\
 -- renew: Extends a lease that is still live.
@@ -28,7 +28,7 @@ end
 
 
 def files() -> tuple[Path, ...]:
-    found = House(ROOT).lua_files
+    found = the_house().lua_files
     assert found, "shared/store/lua holds no Lua file: there is no function library to check"
     return found
 

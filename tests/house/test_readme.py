@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 
-from house.reading import ROOT, House
+from house.reading import ROOT, the_house
 from treadle.shared.settings import settings_table
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_picture_shows_every_room_and_no_other() -> None:
-    house = House(ROOT)
+    house = the_house()
     rooms = {str(room.path.relative_to(ROOT)) for room in house.rooms if not room.path.name.startswith("__")}
     folders = {f"{room.path.parent.relative_to(ROOT)}/" for room in house.rooms if room.is_face}
     shown = set(drawn()) - {"deploy/", "tests/"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from house import rules
-from house.reading import ROOT, WINGS, House
+from house.reading import WINGS, House, the_house
 
 BROKEN: list[tuple[rules.Rule, str, str]] = [
     (rules.arrows, "worker/slot.py", "from treadle.coordinator.client import Client\n"),
@@ -87,7 +87,7 @@ def small_house(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_the_sentence_holds(rule: rules.Rule) -> None:
-    faults = list(dict.fromkeys(rule(House(ROOT))))
+    faults = list(dict.fromkeys(rule(the_house())))
     assert not faults, "\n".join([rule.__doc__ or "", *faults])
 
 
@@ -115,7 +115,7 @@ def test_every_rule_has_a_broken_example() -> None:
 
 
 def test_the_wings_are_never_loaded_under_their_plain_names(tmp_path: Path) -> None:
-    names = sorted(name for name in House(ROOT).names if not name.endswith("__main__"))
+    names = sorted(name for name in the_house().names if not name.endswith("__main__"))
     assert {f"treadle.{wing}" for wing in WINGS} <= set(names)
     program = (
         "import importlib, json, sys\n"

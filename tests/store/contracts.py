@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 
 from house import lua
-from house.reading import ROOT, House
+from house.reading import the_house
 
 
 @cache
 def contracts() -> dict[str, lua.Contract]:
     """The contract of each function and each operation of a turn, by name."""
-    paths = House(ROOT).lua_files
+    paths = the_house().lua_files
     return {path.stem: lua.contract_of(path) for path in paths if not path.name.startswith("_")}
 
 

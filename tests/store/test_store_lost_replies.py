@@ -51,6 +51,7 @@ async def a_day_on_fakeredis(monkeypatch: pytest.MonkeyPatch, recorder: Recorder
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "trips"),
     [*((Fault.REPLY_LOST, slice(first, None, 3)) for first in range(3)), (Fault.UNSENT, slice(0, None, 4))],

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from fleet import at_desk
-from house.reading import ROOT, House
+from house.reading import the_house
 from inside import a_worker, at_work
 from treadle.coordinator import MissionSpec, WorkSpec
 from treadle.coordinator.core.missions import plan_mission
@@ -37,7 +37,7 @@ EXAMPLES = "treadle.worker.examples"
 def test_no_room_of_the_worker_asks_for_the_time_of_day() -> None:
     asked = [
         f"{room.name}:{node.lineno}: {ast.unparse(node)}"
-        for room in House(ROOT).rooms
+        for room in the_house().rooms
         if room.wing == "worker" and not room.name.startswith(EXAMPLES)
         for node in ast.walk(room.tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) in NOT_ASKED
