@@ -1,4 +1,4 @@
-"""What a handle on a Mission or a job needs of its client: two ways to ask the store, and one to wait for an item."""
+"""What a handle on a Mission or a job needs of its client: two ways to ask the store, and one to wait for an end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import string
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from treadle.shared.model import GroupId, ItemId, ItemView
+from treadle.shared.model import GroupId, ItemId
 from treadle.shared.store import Store
 
 ID_CHARS = 20
@@ -27,8 +27,9 @@ class Asking(Protocol):
     async def wait(self, question: Callable[[Store, float], Awaitable[_T]]) -> _T:
         """Ask where the answer may take as many seconds as `question` is told; never holds up what is asked otherwise."""
 
-    async def wait_item(self, group: GroupId, item: ItemId) -> ItemView | None:
-        """An item, with its bodies, once it has ended, or as it is after some seconds; None where it is not in the store."""
+    async def wait_end(self, group: GroupId, item: ItemId | None) -> None:
+        """Return once an item, or with None the Mission, has ended or is not there, or after some seconds, for a look."""
+        ...
 
 
 def new_id(kind: str) -> str:

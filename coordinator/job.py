@@ -86,7 +86,8 @@ class Job(Generic[R]):
         view = await self._look()
         with anyio.move_on_after(timeout):
             while not view.has_ended:
-                view = self._there(await self._asking.wait_item(self._group, self._item))
+                await self._asking.wait_end(self._group, self._item)
+                view = await self._look()
         if not view.has_ended:
             view = await self._look()
         if not view.has_ended:

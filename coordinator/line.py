@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import anyio
 from treadle.shared.errors import Misuse, StoreChanged, Unavailable
-from treadle.shared.model import GroupId, ItemId, ItemView
+from treadle.shared.model import GroupId, ItemId
 from treadle.shared.store import Endpoint, Store
 
-from .crowd import Crowd
+from .doorbells import Doorbells
 
 ATTEMPTS_MAX = 12
 """Of one call that finds the store unavailable: 6 to 13 s of waiting altogether."""
@@ -39,7 +39,7 @@ class Line:
         self._waiting: set[Store] = set()
         self._idle: list[Store] = []
         self._turns = anyio.Semaphore(WAITERS_MAX)
-        self._crowd = Crowd(self)
+        self._doorbells = Doorbells(self)
 
     @property
     def actor(self) -> str:
@@ -90,9 +90,9 @@ class Line:
 
         return await repeated(ask, None)
 
-    async def wait_item(self, group: GroupId, item: ItemId) -> ItemView | None:
-        """As `Asking.wait_item`."""
-        return await self._crowd.wait_item(group, item)
+    async def wait_end(self, group: GroupId, item: ItemId | None) -> None:
+        """As `Asking.wait_end`."""
+        await self._doorbells.wait(group, item)
 
     async def _borrow(self) -> Store:
         partitions = self._opened().partitions

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any
 
 import anyio
-from treadle.shared.errors import Backpressure, Corrupt, Expired, Misuse, Refused
+from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
 from treadle.shared.model import Added, Event, GroupId, ItemId, ItemState, ItemView, MissionState, MissionView, Receipt
 from treadle.shared.names import name_of, token
@@ -21,8 +21,6 @@ from .failures import MissionFailed, evidence_of, failure_of, result_of
 from .specs import WorkSpec
 from .waiting import why_mission
 
-LOOK_AGAIN_S = 1.0
-"""Of a Mission that is watched by as many as the store allows."""
 _TERMINAL_KINDS = frozenset(kind for kind, (_, state) in MISSION_MOVES.items() if state in TERMINAL_MISSIONS)
 
 
@@ -91,7 +89,8 @@ class Mission:
         view = await self.view()
         with anyio.move_on_after(timeout):
             while view.state not in TERMINAL_MISSIONS:
-                view = await self._finished()
+                await self._asking.wait_end(self.group, None)
+                view = await self.view()
         if view.state not in TERMINAL_MISSIONS:
             view = await self.view()
         if view.state not in TERMINAL_MISSIONS:
@@ -110,14 +109,6 @@ class Mission:
             cancelled = tuple(name_of(item.item) for item in items if item.state is ItemState.CANCELLED)
             raise MissionFailed(self.id, view.state, failed, cancelled)
         return {name_of(item.item): result_of(item) for item in items}
-
-    async def _finished(self) -> MissionView:
-        """The Mission once it has ended, or as it is after some seconds."""
-        try:
-            return await self._asking.wait(lambda store, wait_s: store.wait_finished(self.group, timeout_s=wait_s))
-        except Backpressure:  # too many watch it already: it is looked at now and then
-            await anyio.sleep(LOOK_AGAIN_S)
-            return await self.view()
 
     # --- growing, of a Mission submitted with open=True ---
 

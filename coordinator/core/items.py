@@ -17,6 +17,7 @@ from ..specs import RETRIES, Retry, WorkSpec
 from .graph import topological
 from .wording import place
 
+BATCH_DEPENDENCIES_MAX = 1_024
 BATCH_MAX, BATCH_BYTES_MAX = 256, 1 << 20
 """Of one call that adds items (design.md 3.4)."""
 TIME_MS_MAX = 10**14
@@ -163,15 +164,16 @@ def _ordered(value: object) -> object:
 
 
 def batches(items: Sequence[NewItem]) -> Iterator[tuple[NewItem, ...]]:
-    """The items in their order, in pieces that one call of the store takes: so many, and so many bytes or one item."""
+    """The items in their order, in pieces that one call of the store takes: so many, with so many dependencies, and so many bytes or one item."""
     piece: list[NewItem] = []
-    size = 0
+    size = edges = 0
     for item in items:
         weight = len(item.inputs) + sum(map(len, item.after))
-        if piece and (len(piece) == BATCH_MAX or size + weight > BATCH_BYTES_MAX):
+        full = len(piece) == BATCH_MAX or edges + len(item.after) > BATCH_DEPENDENCIES_MAX
+        if piece and (full or size + weight > BATCH_BYTES_MAX):
             yield tuple(piece)
-            piece, size = [], 0
+            piece, size, edges = [], 0, 0
         piece.append(item)
-        size += weight
+        size, edges = size + weight, edges + len(item.after)
     if piece:
         yield tuple(piece)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import Corrupt, Stale, StoreChanged, TreadleError
 from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
+from ..names import shown
 from . import keys, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
@@ -15,6 +17,7 @@ from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, pars
 from .store import FencedCall, Store
 from .timetable import fire_due, parse_due
 
+_log = logging.getLogger("treadle.store")
 TICK_MAX = 256
 RENEW_MAX = 256
 
@@ -140,6 +143,9 @@ class Authority:
         """Carries out what is due in a partition, schedules included; gives the envelope and how many entries that were."""
         reply = await self.store.call("tick", partition, (most,))
         envelope = Envelope.parse(reply[0])
+        for halted in reply[3].decode().split():
+            group, _, why = halted.partition("=")
+            _log.error("group %s is halted (%s): nothing of it is taken any more; other Groups go on", shown(group), why)
         if reply[2]:
             envelope = await fire_due(self.store, parse_due(reply[2]), envelope)
         return envelope, int(reply[1])

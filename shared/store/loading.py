@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ..model import Capability, NewItem, NewMission
 
-CHUNK_ITEMS, CHUNK_BYTES = 256, 4 << 20
-"""Of one call: what the scripts allow an item count, and less than what they allow in bytes, for the server's sake."""
+CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
+"""Of one call: what the scripts allow of items and dependencies, and less than what they allow in bytes."""
 
 Arguments = list[str | bytes | int | float]
 
@@ -15,12 +15,12 @@ Arguments = list[str | bytes | int | float]
 def chunks_of(items: Sequence[NewItem]) -> list[list[NewItem]]:
     """The items in calls' worths, in their order; the same every time, since a load is taken up where it stopped."""
     chunks: list[list[NewItem]] = []
-    size = 0
+    size = edges = 0
     for item in items:
-        size += len(item.inputs)
-        if not chunks or len(chunks[-1]) == CHUNK_ITEMS or size > CHUNK_BYTES:
+        size, edges = size + len(item.inputs), edges + len(item.after)
+        if not chunks or len(chunks[-1]) == CHUNK_ITEMS or size > CHUNK_BYTES or edges > CHUNK_DEPENDENCIES:
             chunks.append([])
-            size = len(item.inputs)
+            size, edges = len(item.inputs), len(item.after)
         chunks[-1].append(item)
     return chunks
 

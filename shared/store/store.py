@@ -221,36 +221,42 @@ class Store:
             if found or left <= self._block_s:
                 return found
 
+    async def watch(self, group: GroupId, item: ItemId | None, inbox: str) -> bool:
+        """Has an inbox rung at the end of an item, or of the Mission; False where there is nothing to wait for.
+
+        Refused (GROUP_NOT_FOUND) where there is no such Mission, (BACKPRESSURE) where 64 inboxes are to be rung already.
+        """
+        answer = await self.call("watch", self.partition_of(group), (group, item or "-", inbox, WATCH_TTL_MS))
+        return answer[1] == b"waits"
+
+    async def listen(self, inbox: str, *, timeout_s: float) -> list[tuple[GroupId, ItemId | None]]:
+        """What has rung an inbox, as soon as something has: ends of items, and of Missions (None); none at the time-out."""
+        names = [keys.inbox(self.base(partition), inbox) for partition in range(self.partitions)]
+        rung = await self.run(views.pop_all, names, min(timeout_s, self._block_s))
+        ends = (entry.split(" ", 1) for entry in rung)
+        return [(GroupId(group), None if item == "-" else ItemId(item)) for group, item in ends]
+
     async def wait_finished(self, group: GroupId, *, timeout_s: float) -> MissionView:
-        """The Mission once it has ended, or as it is at the time-out. Its end rings an inbox; the state is looked at anyway."""
-        partition = self.partition_of(group)
-        deadline = anyio.current_time() + timeout_s
-        while True:
-            await self.call("watch", partition, (group, "-", self._waiter, WATCH_TTL_MS))
-            view = await self.mission(group)
-            if view is None:
-                raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
-            if view.ended_ms or await self._rung(partition, deadline):
-                return view
+        """The Mission once it has ended, or as it is at the time-out."""
+        await self._wait(group, None, timeout_s)
+        view = await self.mission(group)
+        if view is None:
+            raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
+        return view
 
     async def wait_item(self, group: GroupId, item: ItemId, *, timeout_s: float) -> ItemView | None:
         """The item, with its bodies, once it has ended or as it is at the time-out; None where it is not in the store."""
-        partition = self.partition_of(group)
-        deadline = anyio.current_time() + timeout_s
-        while True:
-            await self.call("watch", partition, (group, item, self._waiter, WATCH_TTL_MS))
-            view = await self.item(group, item, bodies=True)
-            if view is None or view.has_ended or await self._rung(partition, deadline):
-                return view
+        await self._wait(group, item, timeout_s)
+        return await self.item(group, item, bodies=True)
 
-    async def _rung(self, partition: int, deadline: float) -> bool:
-        """Waits for this connection's inbox; whether the deadline has come."""
-        left = deadline - anyio.current_time()
-        if left <= 0:
-            return True
-        key = keys.inbox(self.base(partition), self._waiter)
-        await self.run(views.pop, [key], min(left, LOOK_AGAIN_S, self._block_s))
-        return False
+    async def _wait(self, group: GroupId, item: ItemId | None, timeout_s: float) -> None:
+        """Returns at an end, which rings this connection's inbox and is looked for anyway, or at the time-out."""
+        deadline = anyio.current_time() + timeout_s
+        while await self.watch(group, item, self._waiter):
+            left = deadline - anyio.current_time()
+            if left <= 0:
+                return
+            await self.listen(self._waiter, timeout_s=min(left, LOOK_AGAIN_S))
 
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -59,6 +59,16 @@ async def pop(client: Any, lists: list[str], timeout_s: float) -> tuple[str, str
         raise Corrupt(f"{key}: {entry[:200]!r} is no text, the store wrote no such entry") from None
 
 
+async def pop_all(client: Any, lists: list[str], timeout_s: float) -> list[str]:
+    """The entries of the first non-empty list, as many as one call may bring; none at the time-out."""
+    first = await pop(client, lists, timeout_s)
+    if first is None:
+        return []
+    key, entry = first
+    rest = await client.lpop(key, _PAGE) or []
+    return [entry, *(raw.decode() for raw in rest)]
+
+
 async def poke(client: Any, inbox: str) -> None:
     """Rings an inbox with nothing to say; the entry goes by itself where nobody hears it.
 

@@ -125,6 +125,8 @@ def _read_group(redis: Any, base: str, group: GroupId, record: str, seq: int) ->
         items,
     )
     for name, item in items.items():
+        if "out" in item:
+            item["out"] = " ".join(map(_text, redis.lrange(f"{base}{group}:out:{name}", 0, -1)))
         if item["st"] == "verified":
             long = redis.get(keys.body(base, group, name, "rs")) if "rsx" in item else None
             found.results[name] = item["rs"].encode("latin-1") if long is None else long

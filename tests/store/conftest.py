@@ -23,7 +23,7 @@ STAYS = re.compile(
     r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|store|parked|pause|sched)"
     rf"|@(take|dir|tomb|wake|held):{TOKEN}"
     rf"|{TOKEN}:(log|mission|items|jobs)"
-    rf"|{TOKEN}:(i|in|ck|rs|fl|sc):{TOKEN}"
+    rf"|{TOKEN}:(i|in|ck|rs|fl|sc|out):{TOKEN}"
 )
 """What may stand without an expiry, by what follows the tag: nothing else may."""
 EXPIRES = re.compile(rf"@inbox:{TOKEN}|{TOKEN}:wait|{TOKEN}:w:{TOKEN}")

@@ -168,3 +168,28 @@ async def a_chunk_that_is_no_number(world: World) -> Call:
 async def an_unknown_form(world: World) -> Call:
     mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "heap", 1)
     return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][2:])
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
+    await growing(world)
+    names = [f"s{n}" for n in range(20)]
+    many = " ".join(names)
+    sources = [part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "")]
+    await command(world, "add", 0, "ana", *sources)()
+    rest = [part for n in range(205) for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "")]
+    return command(world, "add", 0, "ana", *rest)
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
+    await growing(world)
+    for start in (0, 256):
+        items = [
+            part
+            for n in range(start, start + 256)
+            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "")
+        ]
+        if start == 0:
+            await command(world, "add", 0, "ana", *items)()
+    return command(world, "add", 0, "ana", *items)

@@ -348,7 +348,7 @@ async def test_the_standing_mission_cannot_be_submitted_over(client: Client) -> 
 
 
 async def test_a_crowd_waits_together_and_each_hears_of_his_own(client: Client, hand: HandWorker, world: World) -> None:
-    """Many that wait do not take turns: one of them reads the log for all, and hands it on when his own job has ended."""
+    """Many that wait do not take turns: one of them listens for all, and hands it on when his own job has ended."""
     jobs = await client.enqueue_many([WorkSpec(id=f"k{n}", capability="index") for n in range(200)], account="acme")
     results: dict[str, Any] = {}
     failed: list[str] = []
@@ -373,7 +373,7 @@ async def test_a_crowd_waits_together_and_each_hears_of_his_own(client: Client, 
     assert sorted(failed) == ["k7", "k8"]
     assert results == {f"k{n}": f"k{n}" for n in range(200) if n not in (7, 8)}
     assert world.endpoint.trips - began < 2_000
-    assert client._line._crowd._followed == {}
+    assert client._line._doorbells._waiting == {}
 
 
 async def test_who_gives_up_waiting_in_a_crowd_holds_nobody_up(client: Client, hand: HandWorker) -> None:

@@ -133,8 +133,7 @@ async def test_who_finds_too_many_watching_already_still_hears_of_the_end(
     client: Client, hand: HandWorker, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treadle.coordinator.line.BACKOFF_S", 0.0)
-    monkeypatch.setattr("treadle.coordinator.mission.LOOK_AGAIN_S", 0.01)
-    monkeypatch.setattr("treadle.coordinator.crowd.WATCHED_LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr("treadle.coordinator.doorbells.CROWDED_S", 0.01)
     mission = await client.submit(MissionSpec(id="m", objective="x", work=[item()]))
     job = await client.enqueue("index", account="acme", key="a")
     for watched in (("m", "-"), ("jobs%3Aacme", "a")):

@@ -9,7 +9,7 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.world import Hand, World, a_fail, a_save, a_start, a_submit, lease_of
 from treadle.shared.errors import Refused
-from treadle.shared.model import AgentId, Grant, GroupId, ItemId, ItemState, MissionState, NewItem
+from treadle.shared.model import AgentId, Grant, GroupId, ItemId, ItemState, MissionState, NewItem, Urgency
 from treadle.shared.store import Store, Submit, commands
 
 A = ItemId("a")
@@ -620,6 +620,73 @@ async def test_each_item_of_an_open_mission_is_kept_for_a_time_after_its_own_end
     assert await world.store.item(group, one.item) is None
     added = await commands.add(world.store, group, [job("a")], actor="ana")
     assert added.created == 1
+
+
+@pytest.mark.parametrize("end", [cancelled, failed_by_hand], ids=["cancelled", "failed"])
+async def test_a_dependent_that_ended_first_and_is_gone_holds_nothing_up(world: World, end: Any) -> None:
+    await growing(world, job("a"), job("b", after=["a"]), job("d", after=["a"]), keep_results_s=1)
+    hand = await world.hand()
+    grant = await hand.started()
+    await end(world, "b")
+    await world.pass_ms(1001)
+    await tick_all(world)
+    assert await world.store.item(GroupId(GROUP), ItemId("b")) is None
+    assert (await hand.do(a_submit(grant))).code == "OK"
+    assert [one.item for one in await hand.take()] == ["d"]
+
+
+async def test_an_item_is_kept_while_its_dependents_are_still_being_released(world: World) -> None:
+    await growing(world, job("a"), *(job(f"d{n}", after=["a"]) for n in range(200)), keep_results_s=1)
+    hand = await world.hand()
+    await hand.do(a_submit(await hand.started()))
+    await world.pass_ms(1001)
+    await tick_all(world)
+    assert len([grant for _ in range(4) for grant in await hand.take(most=64)]) == 200
+    assert await world.store.item(GroupId(GROUP), A) is not None
+
+
+async def test_a_result_is_kept_for_those_who_still_wait_to_use_it(world: World) -> None:
+    if world.is_real:
+        pytest.skip("minutes of a real server's time")
+    later = replace(job("b", after=["a"]), not_before="+5000")
+    await growing(world, job("a"), later, keep_results_s=1)
+    hand = await world.hand(ttl_ms=600_000)
+    await hand.do(a_submit(await hand.started()))
+    await world.pass_ms(5001)
+    await tick_all(world)
+    (grant,) = await hand.take()
+    assert await world.authority.read(0, [(grant.group, A, "rs")]) == [b"result"]
+    await hand.do(a_submit(grant))
+    await world.pass_ms(60_001)
+    await tick_all(world)
+    assert await world.store.items(GroupId(GROUP)) == []
+
+
+async def test_a_cancelled_mission_is_withdrawn_whole_before_its_items_go(world: World) -> None:
+    await world.mission(GROUP, *(a_new_item(f"i{n}") for n in range(200)), keep_results_s=1)
+    await cancelled(world, None)
+    await world.pass_ms(1001)
+    await tick_all(world)
+    assert (await world.kinds()).count("work.cancelled") == 200
+    assert len(await world.store.items(GroupId(GROUP))) == 200
+    await world.pass_ms(1001)
+    await tick_all(world)
+    assert await world.store.items(GroupId(GROUP)) == []
+    assert await world.raw.exists(world.key("@take:index")) == 0
+
+
+async def test_an_item_added_later_may_wait_for_one_that_is_verified_or_still_releases(world: World) -> None:
+    await growing(world, job("a"), *(job(f"d{n}", after=["a"]) for n in range(100)))
+    hand = await world.hand()
+    await hand.do(a_submit(await hand.started()))
+    assert "rel" in await world.item()
+    late = replace(job("late", after=["a"]), urgency=Urgency.CRITICAL)
+    await commands.add(world.store, GroupId(GROUP), [late], actor="ana")
+    await tick_all(world)
+    assert (await hand.take())[0].item == "late"
+    later = replace(job("later", after=["a", "late"]), urgency=Urgency.CRITICAL)
+    await commands.add(world.store, GroupId(GROUP), [later], actor="ana")
+    assert (await world.item(item="later"))["dep"] == "1"
 
 
 # --- waiting for an item ---

@@ -36,7 +36,7 @@ function T.group(S, name, seq, record, usage)
     name = name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
     incarnation = fields[5], form = fields[6], grown = fields[6] == 'open' or fields[6] == 'sealed', usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
-    parked = {}, rung = {}, doomed = {},
+    parked = {}, rung = {}, doomed = {}, outs = {},
   }
   S.groups[name] = G
   S.order[#S.order + 1] = G

@@ -1,6 +1,6 @@
 -- WorkItems in memory. Fields of an item's hash:
 --   st state, cap capability, key its place in the order (design.md 3.6), w width, urg imp dl sb: urgency rank, business
---   impact, deadline, start-by seconds; dep unfinished dependencies, after/out: what it waits for / what waits for it,
+--   impact, deadline, start-by seconds; dep unfinished dependencies, after what it waits for, out how many wait for it,
 --   rel how many of `out` are released; oe own ses: Ownership Epoch, owner, its session; sby start-by;
 --   lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge estimate; ckn ckd: number and digest
 --   of the Checkpoint, dg digest of the result or failure; nb not before, rt retry contract, fc failures and lp lost runs so

@@ -23,26 +23,28 @@ function T.conclude(S, G)
     local why = failed > 0 and T.int(failed) .. '-items-failed' or T.int(cancelled) .. '-items-cancelled'
     T.emit(S, G, 'mission.terminated', '', 'policy', { why })
     T.end_mission(S, G, 'ended', 'failed')
-    G.due['c ' .. G.name .. ' 0'] = S.now
   end
 end
 
--- A Mission has ended as `how`; what is in it is kept for its time.
+-- A Mission has ended as `how`. What is in it is kept for a time: from here on, or once a pump has withdrawn what is left.
 function T.end_mission(S, G, state, how)
   G.state, G.ended = state, how
+  if how == 'approved' then T.keep_items(S, G) else G.due['c ' .. G.name .. ' 0'] = S.now end
+end
+
+function T.keep_items(S, G)
   G.due['z ' .. G.name .. ' 0'] = S.now + T.counts(S, G).keep
 end
 
--- Rings the clients that wait for the end of a Mission or an item.
-local function ring_waiting(S, G, key)
-  for _, client in ipairs(redis.call('SMEMBERS', key)) do
-    T.push(S, client, G.name .. ' 0 0 ' .. T.int(G.seq + #G.events))
-  end
+-- Rings the clients that wait for the end of an item, or of the Mission ('-'): they are told which.
+local function ring_waiting(S, G, id, key)
+  for _, client in ipairs(redis.call('SMEMBERS', key)) do T.push(S, client, G.name .. ' ' .. id) end
   redis.call('DEL', key)
 end
 
 function T.save_mission(S, G)
-  for id in pairs(G.rung) do ring_waiting(S, G, S.base .. G.name .. ':w:' .. id) end
+  for id in pairs(G.rung) do ring_waiting(S, G, id, S.base .. G.name .. ':w:' .. id) end
+  for id, dependents in pairs(G.outs) do T.many('RPUSH', S.base .. G.name .. ':out:' .. id, dependents) end
   if not G.count then return end
   local key = S.base .. G.name .. ':mission'
   if G.ids then
@@ -55,5 +57,5 @@ function T.save_mission(S, G)
     'cancelled', T.int(c.cancelled), 'live', T.int(c.live))
   if not G.ended then return end
   redis.call('HSET', key, 'state', G.ended, 'ended', T.int(S.now))
-  ring_waiting(S, G, S.base .. G.name .. ':wait')
+  ring_waiting(S, G, '-', S.base .. G.name .. ':wait')
 end

@@ -42,22 +42,28 @@ end
 
 -- Releases dependents of a verified item, as many as this call may; the rest is a pump that any tick continues.
 function T.release(S, G, it)
-  local out, i = T.words(it.out), tonumber(it.rel or '0')
-  local count = T.counts(S, G)
-  while i < #out and S.release_left > 0 do
+  local total, i, count, ids = tonumber(it.out or '0'), tonumber(it.rel or '0'), T.counts(S, G), {}
+  if i < total and S.release_left > 0 then
+    ids = redis.call('LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)
+    if #ids == 0 then G.bad = 'LOG_FOREIGN' end
+  end
+  for _, id in ipairs(ids) do
     i = i + 1
     S.release_left = S.release_left - 1
-    local waiting = T.named(S, G, out[i])
-    if not waiting then return end
-    local left = tonumber(waiting.dep or '1') - 1
-    T.put(waiting, 'dep', T.int(left))
-    if left == 0 and waiting.st == 'open' then
-      T.offer_when_due(S, G, waiting, 'released')
-      count.live = count.live + 1
+    -- In a Mission that grew, one that ended before may be gone: its time was over.
+    local waiting = G.grown and T.item(S, G, id) or not G.grown and T.named(S, G, id)
+    if not waiting and not G.grown then return end
+    if waiting and waiting.dep then
+      local left = tonumber(waiting.dep) - 1
+      T.put(waiting, 'dep', T.int(left))
+      if left == 0 and waiting.st == 'open' then
+        T.offer_when_due(S, G, waiting, 'released')
+        count.live = count.live + 1
+      end
     end
   end
   local pump = 'r ' .. G.name .. ' ' .. it.id
-  if i < #out then
+  if i < total then
     T.put(it, 'rel', T.int(i))
     G.due[pump] = S.now
   else

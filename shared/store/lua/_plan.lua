@@ -2,35 +2,59 @@
 
 -- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract.
 T.ITEM_FIELDS = 13
-local ITEMS_MAX, BYTES_MAX = 256, 16777216
+local ITEMS_MAX, BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX, CAPS_MAX = 256, 16777216, 1024, 16384, 512
 
--- The field that is wrong, or nil: what an item waits for stands before it or is stored, so no cycle can come to be.
+-- What is wrong with the dependencies of one item, or nil: each stands before it or is stored, and not too many wait for one.
+local function wrong_after(S, G, id, after, seen, outs)
+  for _, other in ipairs(after) do
+    local stored = not seen[other] and G and other ~= id and T.item(S, G, other)
+    if not seen[other] and not stored then
+      return 'item=' .. id .. ' waits for ' .. other .. ', which does not stand before it'
+    end
+    outs[other] = (outs[other] or (stored and tonumber(stored.out or '0')) or 0) + 1
+    if outs[other] > DEPENDENTS_MAX then return 'item=' .. other .. ' dependents=' .. outs[other] end
+  end
+end
+
+-- The field that is wrong, or nil. No cycle can come to be, since what an item waits for stands before it.
 function T.wrong_items(S, G, a, first, least)
-  local seen, number, bytes = {}, (#a - first + 1) / T.ITEM_FIELDS, 0
+  local seen, outs, number = {}, {}, (#a - first + 1) / T.ITEM_FIELDS
+  local bytes, edges = 0, 0
   if number < least or number > ITEMS_MAX or number % 1 ~= 0 then
     return 'items=' .. number .. ' (' .. least .. ' to ' .. ITEMS_MAX .. ')'
   end
   for i = first, #a, T.ITEM_FIELDS do
     if seen[a[i]] then return 'item=' .. a[i] .. ' is there twice' end
-    for _, other in ipairs(T.words(a[i + 10])) do
-      if not seen[other] and not (G and other ~= a[i] and T.item(S, G, other)) then
-        return 'item=' .. a[i] .. ' waits for ' .. other .. ', which does not stand before it'
-      end
-    end
+    local after = T.words(a[i + 10])
+    edges = edges + #after
+    if edges > EDGES_MAX then return 'dependencies=' .. edges .. ' in one call (' .. EDGES_MAX .. ' at most)' end
+    local fault = wrong_after(S, G, a[i], after, seen, outs)
+    if fault then return fault end
     seen[a[i]] = true
     bytes = bytes + #a[i + 11]
   end
   if bytes > BYTES_MAX then return 'inputs=' .. bytes .. ' bytes (' .. BYTES_MAX .. ' at most)' end
 end
 
+-- The capabilities of a Mission with those of new items, or nil where these are too many: sealing lists each of them.
+function T.merged_capabilities(stored, a, first)
+  local caps, seen = T.words(stored), {}
+  for _, cap in ipairs(caps) do seen[cap] = true end
+  for _, cap in ipairs(T.capabilities(a, first)) do
+    if not seen[cap] then caps[#caps + 1] = cap end
+  end
+  if #caps <= CAPS_MAX then return table.concat(caps, ' ') end
+end
+
+-- Notes who waits for what; what was verified before is not waited for, but its result is asked for: it is noted too.
 local function depend(S, G, it, after)
   local waits = 0
   for _, other in ipairs(T.words(after)) do
     local before = T.item(S, G, other)
-    if before.st ~= 'verified' then
-      waits = waits + 1
-      T.put(before, 'out', before.out and (before.out .. ' ' .. it.id) or it.id)
-    end
+    if before.st ~= 'verified' or before.rel then waits = waits + 1 end
+    G.outs[other] = G.outs[other] or {}
+    table.insert(G.outs[other], it.id)
+    T.put(before, 'out', T.int(tonumber(before.out or '0') + 1))
   end
   if after ~= '' then T.put(it, 'after', after) end
   if waits > 0 then T.put(it, 'dep', T.int(waits)) end

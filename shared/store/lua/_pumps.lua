@@ -18,7 +18,7 @@ end
 function T.pump_cancel(S, G, from, member)
   local ids, next_from = page(S, G, from)
   G.due[member] = false
-  if #ids == 0 then return end
+  if #ids == 0 then return T.keep_items(S, G) end
   local reason = G.state == 'cancelled' and 'mission_cancelled' or 'mission_failed'
   for _, id in ipairs(ids) do
     local it = T.named(S, G, id)
@@ -37,15 +37,6 @@ function T.pump_expire(S, G, member)
   G.due[member] = #ids > 0 and S.now or false
   G.doomed, G.expired = ids, #ids == 0
   S.release_left = S.release_left - #ids
-end
-
--- e: the same for one item of a Mission that grew.
-function T.expire_item(S, G, it, member)
-  G.due[member] = false
-  local count, ended = T.counts(S, G), it.st == 'verified' or it.st == 'cancelled' or (it.st == 'failed' and not it.nb)
-  if not ended then return end
-  count.total, count[it.st] = count.total - 1, count[it.st] - 1
-  G.doomed[#G.doomed + 1] = it.id
 end
 
 -- u: a load that was never sealed is removed as if it had not been.

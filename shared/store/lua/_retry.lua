@@ -19,6 +19,11 @@ function T.retry_at(S, it)
   return at
 end
 
+-- Whether an item has ended for good.
+function T.has_ended(it)
+  return it.st == 'verified' or it.st == 'cancelled' or (it.st == 'failed' and not it.nb)
+end
+
 -- Offers an item that waits for nothing else, now or when its time has come.
 function T.offer_when_due(S, G, it, cause)
   local at = tonumber(it.nb or '0')

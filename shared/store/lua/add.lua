@@ -1,7 +1,7 @@
 -- add: Adds WorkItems to a Mission: the next chunk of one that is being loaded, or to one that is open. Idempotent.
 -- keys: the partition's @meta
 -- args: replid group chunk actor item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract ...
--- bound: 256 items in topological order, 16 MiB of inputs
+-- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384 dependents an item
 -- flags: none
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN ACTION_ID_COLLISION INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.authorized work.offer.created
@@ -17,16 +17,6 @@ local function known(S, G, a, first)
     repeated[a[i]] = it and true
   end
   return repeated
-end
-
-local function merge_capabilities(S, G, a, first)
-  local caps, seen = T.words(redis.call('HGET', S.base .. G.name .. ':mission', 'caps')), {}
-  for _, cap in ipairs(caps) do seen[cap] = true end
-  local before = #caps
-  for _, cap in ipairs(T.capabilities(a, first)) do
-    if not seen[cap] then caps[#caps + 1] = cap end
-  end
-  if #caps > before then G.mission[#G.mission + 1], G.mission[#G.mission + 2] = 'caps', table.concat(caps, ' ') end
 end
 
 -- What is to be planned, a refusal, or neither where this very chunk was added before.
@@ -60,8 +50,9 @@ T.calls.add = function(keys, a)
   if not repeated then
     return { T.envelope(S), '0 ' .. T.int((#a - first + 1) / T.ITEM_FIELDS), T.unoffered(S, a, first) }
   end
-  G.actor, G.ids, G.mission = a[4], {}, {}
-  merge_capabilities(S, G, a, first)
+  local caps = T.merged_capabilities(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'), a, first)
+  if not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', 'mission=' .. G.name .. ' capabilities (512 at most)') end
+  G.actor, G.ids, G.mission = a[4], {}, { 'caps', caps }
   if a[3] ~= '0' then
     G.mission[#G.mission + 1], G.mission[#G.mission + 2] = 'chunk', a[3]
     G.due['u ' .. G.name .. ' 0'] = S.now + T.LOAD_MS

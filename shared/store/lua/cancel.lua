@@ -14,7 +14,6 @@ local function mission(S, G, a)
   T.emit(S, G, 'mission.cancelled', '', a[4], { a[5] })
   T.end_mission(S, G, 'cancelled', 'cancelled')
   G.closes = true
-  G.due['c ' .. G.name .. ' 0'] = S.now
   return 'done'
 end
 

@@ -1,7 +1,7 @@
 -- create: Creates a Mission and its Group, with its WorkItems or, for a large one, to be loaded by `add` and `seal`. Idempotent by its id.
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms keep_ms form total item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract ...
--- bound: 256 items in topological order, 16 MiB of inputs
+-- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN
 -- events: mission.created work.authorized work.offer.created
@@ -24,7 +24,8 @@ T.calls.create = function(keys, a)
   if stored[1] then return present(S, a, stored, first) end
   local fault = T.wrong_items(S, nil, a, first, form == 'whole' and 1 or 0)
   if form ~= 'whole' and form ~= 'open' and (form ~= 'load' or #a >= first) then fault = 'form=' .. form end
-  if fault then return T.refuse('SCHEMA_VALIDATION_FAILED', fault) end
+  local caps = T.merged_capabilities('', a, first)
+  if fault or not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', fault or 'capabilities (512 at most)') end
   if redis.call('EXISTS', S.base .. a[2] .. ':log') == 1 then
     return T.refuse('LOG_FOREIGN', 'group=' .. a[2] .. ' has a log that no Mission wrote')
   end
@@ -35,7 +36,7 @@ T.calls.create = function(keys, a)
   T.emit(S, G, 'mission.created', '', a[4], { a[3], a[6], a[7], a[8], a[12] })
   G.ids, G.mission = {}, { 'digest', a[3], 'created', T.int(S.now), 'state', state, 'objective', a[5], 'owner', a[4],
     'account', a[6], 'weight', a[7], 'class', a[8], 'deadline', a[9], 'keep', a[10], 'form', form,
-    'caps', table.concat(T.capabilities(a, first), ' ') }
+    'caps', caps }
   if form == 'load' then G.due['u ' .. G.name .. ' 0'] = S.now + T.LOAD_MS end
   for i = first, #a, T.ITEM_FIELDS do T.add_item(S, G, a, i) end
   T.commit(S)

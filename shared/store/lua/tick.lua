@@ -7,7 +7,8 @@
 -- events: work.lease_lapsed work.offer.created work.parked work.cancelled work.retries_ended work.released mission.terminated
 --
 -- Any process may call it at any time: an entry is carried out only where Redis' clock is past what the item itself says.
--- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`.
+-- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`,
+-- and the Groups that this call halted, with the reason.
 
 -- l, s: the lease or the start-by deadline of an item passed: its ownership ends, it is offered again at once.
 local function lapse(S, G, it, kind, member)
@@ -85,7 +86,10 @@ T.calls.tick = function(keys, a)
   end
   for _, session in ipairs(S.silent) do T.unregister(S, session[1], session[2]) end
   for _, schedule in ipairs(S.over) do T.drop_schedule(S, schedule[1], schedule[2]) end
-  local envelope = T.envelope(S)
+  local envelope, halted = T.envelope(S), {}
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, T.int(#due), table.concat(S.fires, '\n') }
+  for _, G in ipairs(S.order) do
+    if G.bad then halted[#halted + 1] = G.name .. '=' .. G.bad end
+  end
+  return { envelope, T.int(#due), table.concat(S.fires, '\n'), table.concat(halted, ' ') }
 end

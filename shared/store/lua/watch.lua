@@ -6,8 +6,8 @@
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND BACKPRESSURE
 -- events: none
 --
--- `item` is '-' for the Mission. The reply: envelope, the state ('gone' for an item that is not there). A client looks at the
--- state before it waits, and again each 5 s.
+-- `item` is '-' for the Mission. The inbox gets "group item". The reply: envelope, "ended" where nothing is to be waited for
+-- (it has ended, or is not there), else "waits". A client watches again now and then: a ring can be lost.
 local ENDED = { verified = true, failed = true, cancelled = true, gone = true }
 
 local function register(key, client, ttl)
@@ -26,14 +26,13 @@ T.calls.watch = function(keys, a)
   if not state or state == 'loading' then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
   if a[3] == '-' then
     refused = state == 'active' and register(key .. ':wait', a[4], a[5])
-    return refused or { T.envelope(S), state }
+    return refused or { T.envelope(S), state == 'active' and 'waits' or 'ended' }
   end
   local it = redis.call('HMGET', key .. ':i:' .. a[3], 'st', 'nb')
   state = it[1] or 'gone'
-  if not ENDED[state] or (state == 'failed' and it[2]) then
-    refused = register(key .. ':w:' .. a[3], a[4], a[5])
-    if refused then return refused end
-    redis.call('HSET', key .. ':i:' .. a[3], 'wt', '1')
-  end
-  return { T.envelope(S), state }
+  if ENDED[state] and not (state == 'failed' and it[2]) then return { T.envelope(S), 'ended' } end
+  refused = register(key .. ':w:' .. a[3], a[4], a[5])
+  if refused then return refused end
+  redis.call('HSET', key .. ':i:' .. a[3], 'wt', '1')
+  return { T.envelope(S), 'waits' }
 end
