@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
@@ -142,29 +143,32 @@ def _in_order(value: object) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
-    if isinstance(value, dict) and kind is dict:
-        if len(value) > 1:
+    children: Any = value
+    if kind is dict:
+        if len(children) > 1:
             try:
-                if list(value) != sorted(value):
+                if list(children) != sorted(children):
                     return False
             except TypeError:
                 return False
-        return all(map(_in_order, value.values()))
-    if isinstance(value, list | tuple) and (kind is list or kind is tuple):
-        return all(map(_in_order, value))
+        return all(map(_in_order, children.values()))
+    if kind is list or kind is tuple:
+        return all(map(_in_order, children))
     return False
 
 
 def _ordered(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
+        fields = cast("dict[str, object]", value)
+        return {key: _ordered(fields[key]) for key in sorted(fields)}
     if isinstance(value, list):
-        return [_ordered(child) for child in value]
+        return [_ordered(child) for child in cast("list[object]", value)]
     return value
 
 
 def batches(items: Sequence[NewItem]) -> Iterator[tuple[NewItem, ...]]:
-    """The items in their order, in pieces that one call of the store takes: so many, with so many dependencies, and so many bytes or one item."""
+    """The items in their order, in pieces that one call of the store takes: so many, with so many dependencies, and so many
+    bytes or one item."""
     piece: list[NewItem] = []
     size = edges = 0
     for item in items:
