@@ -75,6 +75,7 @@ check: $(STAMP) ## Format, lint, types and the fast tests: under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy -p treadle.shared -p treadle.coordinator -p treadle.worker
 	@$(BIN)/mypy tests
+	@$(BIN)/basedpyright --pythonpath $(BIN)/python
 	@$(PYTEST) -n 2 -m "not slow" $(FAST_TESTS)
 
 test: $(STAMP) ## Run every test: under six minutes (ARGS="tests/core -k name" runs just those)

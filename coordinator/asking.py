@@ -20,12 +20,15 @@ class Asking(Protocol):
     @property
     def actor(self) -> str:
         """Who asks, as the store is told."""
+        ...
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
         """Ask the store, again while it cannot answer; `question` must be safe to repeat."""
+        ...
 
     async def wait(self, question: Callable[[Store, float], Awaitable[_T]]) -> _T:
         """Ask where the answer may take as many seconds as `question` is told; never holds up what is asked otherwise."""
+        ...
 
     async def wait_end(self, group: GroupId, item: ItemId | None) -> None:
         """Return once an item, or with None the Mission, has ended or is not there, or after some seconds, for a look."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -39,6 +39,7 @@ from .line import Line
 from .mission import Mission as Mission
 from .scheduling import schedule, schedules, ticks, unschedule
 from .specs import MissionSpec, WorkOptions, WorkSpec
+from .waiting import CAPABILITIES_SHOWN
 
 WARNED_MAX = 1_000
 """Capabilities that a client has warned about, each once."""
@@ -85,11 +86,12 @@ class Client:
 
     # --- Missions ---
 
-    async def submit(self, spec: MissionSpec) -> Mission:
+    async def submit(self, spec: MissionSpec, *, loaded: Callable[[int], None] | None = None) -> Mission:
         """Submit a Mission; on return it is durable. Repeated with the same id and content it gives the first receipt.
 
         Misuse names what is wrong in `spec`, and nothing was written. Refused (ACTION_ID_COLLISION) where its id has
-        other content. A lost reply or an unavailable store is tried again, some seconds.
+        other content. A lost reply or an unavailable store is tried again, some seconds. Of a large Mission `loaded` is
+        told now and then how many items are there.
         """
         if not isinstance(spec, MissionSpec):
             raise Misuse(f"submit: takes a MissionSpec, not a value of type {type(spec).__name__}")
@@ -97,7 +99,7 @@ class Client:
         now_ms = await self._line.ask(lambda store: store.now_ms())
         plan = plan_mission(spec, mission_id=mission_id, actor=self.actor, now_ms=now_ms)
         try:
-            receipt = await self._line.ask(lambda store: store.create(plan))
+            receipt = await self._line.ask(lambda store: store.create(plan, loaded=loaded))
         except Refused as refused:
             if refused.code != "ACTION_ID_COLLISION":
                 raise
@@ -257,10 +259,11 @@ class Client:
     def _warn(self, what: str, no_worker: Iterable[Capability], unschedulable: Mapping[Capability, int]) -> None:
         missing = self._news(no_worker)
         if missing:
-            _log.warning(
-                "%s: no live Worker offers %s; its items wait (NO_WORKER) until one does", what, ", ".join(missing)
-            )
-        for name in self._news(unschedulable):
+            more = f" and {len(missing) - CAPABILITIES_SHOWN:,} more" if len(missing) > CAPABILITIES_SHOWN else ""
+            names = ", ".join(missing[:CAPABILITIES_SHOWN])
+            _log.warning("%s: no live Worker offers %s%s; its items wait (NO_WORKER) until one does", what, names, more)
+        wide = self._news(unschedulable)
+        for name in wide[:CAPABILITIES_SHOWN]:
             _log.warning(
                 "%s: an item needs more slots than any live Worker that offers %s has, %d at most; it waits "
                 "(UNSCHEDULABLE) until a larger one does",
@@ -268,12 +271,14 @@ class Client:
                 name,
                 unschedulable[name],
             )
+        if len(wide) > CAPABILITIES_SHOWN:
+            _log.warning("%s: UNSCHEDULABLE for %s capabilities more", what, f"{len(wide) - CAPABILITIES_SHOWN:,}")
 
     def _news(self, names: Iterable[Capability]) -> list[Capability]:
-        news = [name for name in names if name not in self._warned]
         if len(self._warned) >= WARNED_MAX:
             return []
-        self._warned.update(news)
+        news = [name for name in names if name not in self._warned]
+        self._warned.update(news[: WARNED_MAX - len(self._warned)])
         return news
 
 

@@ -45,7 +45,7 @@ class Target:
 
 async def add(asking: Asking, target: Target, items: Sequence[NewItem]) -> Added:
     """Add items to an open Mission, some hundred a call; one that is there already with the same content counts as repeated."""
-    parts = []
+    parts: list[Added] = []
     for batch in batches(items):
 
         async def question(store: Store, batch: Sequence[NewItem] = batch) -> Added:

@@ -30,6 +30,7 @@ class Marked(Protocol[R]):
 
     def spec(self, *args: Any, **fields: Any) -> Call[R]:
         """One piece of work for it."""
+        ...
 
 
 Work = str | WorkSpec | Call[Any] | Marked[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from treadle.shared import codec
 from treadle.shared.errors import Refused
@@ -74,7 +74,8 @@ def failure_of(item: ItemView) -> Failure:
     evidence = codec.unpack(item.failure, what=f"Evidence of {item.mission}/{name}") if item.failure else None
     if not isinstance(evidence, dict):
         return Failure(name, "unknown", "its Evidence is not in the store")
-    return Failure(name, *(str(evidence.get(part, other)) for part, other in _PARTS))
+    said = cast("dict[str, object]", evidence)
+    return Failure(name, *(str(said.get(part, other)) for part, other in _PARTS))
 
 
 _PARTS = (("type", "unknown"), ("text", ""), ("place", ""))

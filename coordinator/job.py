@@ -31,7 +31,7 @@ class JobReceipt:
     """Whether it was there already, by an earlier call or one whose reply was lost; None: some of its batch were."""
     no_worker: tuple[Capability, ...] = ()
     """Capabilities that no live Worker offers now: their jobs wait with reason NO_WORKER."""
-    unschedulable: Mapping[Capability, int] = field(default_factory=dict)
+    unschedulable: Mapping[Capability, int] = field(default_factory=dict[Capability, int])
     """Capabilities of jobs that are wider than every live Worker that offers them, with the slots of the largest."""
 
 

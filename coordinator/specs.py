@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Self, TypedDict, Unpack, cast
 
 from pydantic import (
     AfterValidator,
@@ -48,11 +48,16 @@ PRIORITY_CLASS = "standard"
 UrgencyName = Literal["critical", "high", "normal", "routine"]
 
 
+def _wrong(kind: LiteralString, said: str) -> PydanticCustomError:
+    """What pydantic is to say of a field, in words that are made here: its own templates are literal text."""
+    return PydanticCustomError(kind, "{said}", {"said": said})
+
+
 def _mapping(value: object) -> dict[Any, Any]:
     """A copy of any mapping; its keys and values are judged by the codec, which names the path inside."""
     if not isinstance(value, Mapping):
-        raise PydanticCustomError("mapping", "must be a dict")
-    return dict(value)
+        raise _wrong("mapping", "must be a dict")
+    return dict(cast("Mapping[object, object]", value))
 
 
 def _instant(value: object) -> object:
@@ -61,28 +66,28 @@ def _instant(value: object) -> object:
         try:
             return datetime.fromisoformat(value)
         except ValueError:
-            raise PydanticCustomError("instant", "is not a date and time in ISO 8601") from None
+            raise _wrong("instant", "is not a date and time in ISO 8601") from None
     if not isinstance(value, datetime):
-        raise PydanticCustomError("instant", f"is not a datetime; {AWARE}")
+        raise _wrong("instant", f"is not a datetime; {AWARE}")
     return value
 
 
 def _not_before(value: object) -> object:
     if isinstance(value, timedelta):
         if not timedelta(0) <= value <= timedelta(days=NOT_BEFORE_DAYS_MAX):
-            raise PydanticCustomError("span", f"must be 0 to {NOT_BEFORE_DAYS_MAX:,} days from now")
+            raise _wrong("span", f"must be 0 to {NOT_BEFORE_DAYS_MAX:,} days from now")
         return value
     if not isinstance(value, datetime | str):
-        raise PydanticCustomError("instant", f"is no time; {AWARE}, or a timedelta from the store's now")
+        raise _wrong("instant", f"is no time; {AWARE}, or a timedelta from the store's now")
     instant = _instant(value)
     if isinstance(instant, datetime) and instant.utcoffset() is None:
-        raise PydanticCustomError("timezone_aware", "has no time zone")
+        raise _wrong("timezone_aware", "has no time zone")
     return instant
 
 
 def _urgency(value: object) -> Urgency:
     if not isinstance(value, str) or value not in tuple(Urgency):
-        raise PydanticCustomError("urgency", f"must be one of {', '.join(Urgency)}")
+        raise _wrong("urgency", f"must be one of {', '.join(Urgency)}")
     return Urgency(value)
 
 
@@ -91,40 +96,41 @@ def _retry(value: object) -> int | Retry:
     if isinstance(value, Retry):
         return value
     if isinstance(value, bool) or not isinstance(value, int | Mapping):
-        raise PydanticCustomError("retry", f"must be a number of retries, 0 to {RETRIES_MAX}, or a Retry")
+        raise _wrong("retry", f"must be a number of retries, 0 to {RETRIES_MAX}, or a Retry")
     if isinstance(value, int):
         if not 0 <= value <= RETRIES_MAX:
-            raise PydanticCustomError("retry", f"must be 0 to {RETRIES_MAX} retries")
+            raise _wrong("retry", f"must be 0 to {RETRIES_MAX} retries")
         return value
     try:
-        return Retry(**value)
+        return Retry(**cast("Mapping[str, Any]", value))
     except Misuse as problem:
-        raise PydanticCustomError("nested", "{said}", {"said": str(problem)}) from None
+        raise _wrong("nested", str(problem)) from None
 
 
 def _objective(value: str) -> str:
     if not value.strip():
-        raise PydanticCustomError("objective", "is empty; say in a sentence what the Mission is to achieve")
+        raise _wrong("objective", "is empty; say in a sentence what the Mission is to achieve")
     return value
 
 
 def _priority_class(value: str) -> str:
     if value != PRIORITY_CLASS:
-        raise PydanticCustomError("priority_class", f'must be "{PRIORITY_CLASS}", the only class of the policy')
+        raise _wrong("priority_class", f'must be "{PRIORITY_CLASS}", the only class of the policy')
     return value
 
 
 def _counted(value: object) -> object:
-    if isinstance(value, list | tuple) and len(value) > WORK_MAX:
-        raise PydanticCustomError(
-            "counted", f"{len(value):,} items, at most {WORK_MAX:,} in one Mission; split it into several"
-        )
-    return value
+    if not isinstance(value, list | tuple):
+        return value
+    work = cast("Sequence[object]", value)
+    if len(work) > WORK_MAX:
+        raise _wrong("counted", f"{len(work):,} items, at most {WORK_MAX:,} in one Mission; split it into several")
+    return work
 
 
 def _few(value: Sequence[str]) -> tuple[str, ...]:
     if len(value) > AFTER_MAX:
-        raise PydanticCustomError("counted", f"{len(value):,} ids, at most {AFTER_MAX:,}; put an item in between")
+        raise _wrong("counted", f"{len(value):,} ids, at most {AFTER_MAX:,}; put an item in between")
     return tuple(value)
 
 
@@ -133,7 +139,7 @@ def _within(least: float, most: float) -> AfterValidator:
 
     def check(value: float) -> float:
         if not least <= value <= most:
-            raise PydanticCustomError("range", f"must be {_number(least)} to {_number(most)}")
+            raise _wrong("range", f"must be {_number(least)} to {_number(most)}")
         return value
 
     return AfterValidator(check)
@@ -169,7 +175,7 @@ class Retry(_Spec, frozen=True):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.most_s < self.first_s:
-            raise PydanticCustomError("counted", f"most_s: {self.most_s:g} is less than first_s, {self.first_s:g}")
+            raise _wrong("counted", f"most_s: {self.most_s:g} is less than first_s, {self.first_s:g}")
         return self
 
 
@@ -244,7 +250,7 @@ class MissionSpec(_Spec, frozen=True):
     @model_validator(mode="after")
     def _has_work(self) -> Self:
         if not self.work and not self.open:
-            raise PydanticCustomError(
+            raise _wrong(
                 "counted", f"work: 0 items, must be 1 to {WORK_MAX:,}; add a WorkSpec, or open=True to add them later"
             )
         return self

@@ -218,9 +218,9 @@ class SyncClient:
 
     # --- Missions ---
 
-    def submit(self, spec: MissionSpec) -> SyncMission:
-        """As `Client.submit`."""
-        return SyncMission(self._running().run(lambda: self._client.submit(spec)), self._running)
+    def submit(self, spec: MissionSpec, *, loaded: Callable[[int], None] | None = None) -> SyncMission:
+        """As `Client.submit`; `loaded` is called in the client's own thread."""
+        return SyncMission(self._running().run(lambda: self._client.submit(spec, loaded=loaded)), self._running)
 
     def mission(self, id: str) -> SyncMission:
         """As `Client.mission`."""
@@ -308,8 +308,20 @@ class SyncClient:
         **options: Unpack[WorkOptions],
     ) -> Scheduled:
         """As `Client.schedule`."""
-        said = {"cron": cron, "every": every, "zone": zone, "missed": missed, "replace": replace, "account": account}
-        return self._running().run(lambda: self._client.schedule(id, work, inputs, **said, **options))  # type: ignore[arg-type]
+        return self._running().run(
+            lambda: self._client.schedule(
+                id,
+                work,
+                inputs,
+                cron=cron,
+                every=every,
+                zone=zone,
+                missed=missed,
+                replace=replace,
+                account=account,
+                **options,
+            )
+        )
 
     def schedules(self, *, account: str | None = None) -> list[ScheduleView]:
         """As `Client.schedules`."""

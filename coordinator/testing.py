@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from treadle.shared.testing.kit import PARTITIONS, PREFIX, Kit
@@ -13,7 +13,7 @@ ACTOR = "tester"
 
 
 @contextmanager
-def opened_client(kit: Kit) -> Iterator[Client]:
+def opened_client(kit: Kit) -> Generator[Client]:
     """A Client that is open on the kit's store, on the kit's loop; for the fixture `treadle_client`."""
 
     async def enter() -> Client:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from uuid import UUID
 
 import msgpack
@@ -70,15 +70,13 @@ def _is_plain(value: object, levels: int) -> bool:
         return True
     if levels == 0:
         return False
-    children: Any
+    children: Any = value
     if kind is dict:
-        for key in value:  # type: ignore[attr-defined]  # its exact type was looked at
+        for key in children:
             if type(key) is not str:
                 return False
-        children = value.values()  # type: ignore[attr-defined]
-    elif kind is list or kind is tuple:
-        children = value
-    else:
+        children = children.values()
+    elif kind is not list and kind is not tuple:
         return False
     for child in children:  # noqa: SIM110  # all() would cost a generator per list and dict
         if type(child) not in _SCALARS and not _is_plain(child, levels - 1):
@@ -100,7 +98,7 @@ def _normal(value: object, path: str, levels: int) -> object:
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
+        return bytes(cast("bytes | bytearray | memoryview[int]", value))
     if isinstance(value, datetime):
         return _moment(value, path)
     if not isinstance(value, Mapping | list | tuple):
@@ -108,9 +106,10 @@ def _normal(value: object, path: str, levels: int) -> object:
     if levels == 0:
         raise Misuse(f"{path[:400]}: nested deeper than {DEPTH_MAX} lists and dicts; flatten it, or pass it as a str")
     if not isinstance(value, Mapping):
-        return [_normal(child, f"{path}[{index}]", levels - 1) for index, child in enumerate(value)]
+        children = cast("Sequence[object]", value)
+        return [_normal(child, f"{path}[{index}]", levels - 1) for index, child in enumerate(children)]
     normal: dict[str, object] = {}
-    for key, child in value.items():
+    for key, child in cast("Mapping[object, object]", value).items():
         if not isinstance(key, str):
             raise Misuse(f"{path}: key {shown(key)} is of type {type(key).__name__}, must be str; use str(key)")
         text = _text(key, f"{path}: key {shown(key)}")
@@ -206,12 +205,11 @@ def _refuse_ext(code: int, data: bytes) -> NoReturn:
 
 
 def _is_shallow(value: object, levels: int) -> bool:
-    children: Any
-    if type(value) is dict:
-        children = value.values()
-    elif type(value) is list:
-        children = value
-    else:
+    children: Any = value
+    kind = type(value)
+    if kind is dict:
+        children = children.values()
+    elif kind is not list:
         return True
     if levels == 0:
         return False
@@ -232,8 +230,10 @@ def _head_sizes() -> tuple[int, ...]:
 
 
 _HEAD_SIZES = _head_sizes()
-_LENGTH_BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-_LENGTH_BYTES |= {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+_LENGTH_BYTES = {
+    **{0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4},
+    **{0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4},
+}
 
 
 def _check_claims(raw: bytes, what: str) -> None:

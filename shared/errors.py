@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeGuard
 
 
 class TreadleError(Exception):
@@ -84,3 +85,8 @@ def refusal(code: str, text: str) -> Refused:
     kind = Stale if code in STALE_CODES else Refused
     details = dict(part.split("=", 1) for part in text.split() if "=" in part)
     return kind(f"{code}: {text}", code=code, details=details)
+
+
+def is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    """Whether it is a group of errors; the built-in `isinstance` does not tell type checkers of what."""
+    return isinstance(error, BaseExceptionGroup)

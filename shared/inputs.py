@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -89,7 +89,7 @@ class Form(Generic[T]):
         """The value that plain data stands for."""
         if dataclasses.is_dataclass(self.kind) and isinstance(raw, Mapping):
             known = [each.name for each in dataclasses.fields(self.kind) if each.init]
-            if unknown := sorted(raw.keys() - known):
+            if unknown := sorted(cast("Mapping[str, object]", raw).keys() - known):
                 raise Misfit(f"{self.what}: {shown(unknown[0])} is not a field; known: {', '.join(known)}")
         try:
             return self._adapter.validate_python(raw)
@@ -111,8 +111,9 @@ class Form(Generic[T]):
         data = plain(value)
         if not isinstance(data, dict):
             raise Misuse(f"{self.what}: {shown(self.kind)} is not kept as a dict; {_BY_HAND}")
-        self.read(data)  # a dataclass checks nothing by itself
-        return data
+        kept = cast("dict[str, Any]", data)
+        self.read(kept)  # a dataclass checks nothing by itself
+        return kept
 
     def _say(self, problem: ValidationError) -> str:
         errors = problem.errors(include_url=False)
@@ -154,7 +155,10 @@ class Form(Generic[T]):
 
 def is_form(kind: object) -> bool:
     """Whether a handler's inputs may be declared as `kind`: a pydantic model or a dataclass."""
-    return isinstance(kind, type) and (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind))
+    if not isinstance(kind, type):
+        return False
+    declared = cast("type[object]", kind)
+    return issubclass(declared, BaseModel) or dataclasses.is_dataclass(declared)
 
 
 def plain(value: object) -> object:
@@ -168,21 +172,16 @@ def plain(value: object) -> object:
 def _plain(value: object, levels: int, *, inside: bool) -> object:
     if levels == 0:
         return value  # too deep for the codec, or a circle: it refuses it and says so
-    fields: Mapping[Any, object] | None = None
     if isinstance(value, BaseModel):
-        dumped = value.model_dump(by_alias=True, round_trip=True)
-        if not isinstance(dumped, Mapping):  # a root model
-            return _plain(dumped, levels, inside=True)
-        fields, inside = dumped, True
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
-        inside = True
-    elif isinstance(value, Mapping):
-        fields = cast("Mapping[Any, object]", value)
-    if fields is not None:
+        return _plain(value.model_dump(by_alias=True, round_trip=True), levels, inside=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
+        return _plain(given, levels, inside=True)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
         return {_key(key) if inside else key: _plain(child, levels - 1, inside=inside) for key, child in fields.items()}
     if isinstance(value, list | tuple):
-        return [_plain(child, levels - 1, inside=inside) for child in value]
+        return [_plain(child, levels - 1, inside=inside) for child in cast("Sequence[object]", value)]
     return _simple(value, levels) if inside else value
 
 
@@ -205,7 +204,7 @@ def _simple(value: object, levels: int) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, set | frozenset):  # in one order, or the same result would have another digest
-        return sorted((_plain(child, levels - 1, inside=True) for child in value), key=repr)
+        return sorted((_plain(child, levels - 1, inside=True) for child in cast("Set[object]", value)), key=repr)
     return value
 
 

@@ -257,7 +257,7 @@ class Receipt:
     repeated: bool
     no_worker: tuple[Capability, ...]
     """Capabilities that no live Worker offers now: their items wait with reason NO_WORKER."""
-    unschedulable: Mapping[Capability, int] = field(default_factory=dict)
+    unschedulable: Mapping[Capability, int] = field(default_factory=dict[Capability, int])
     """Capabilities of items that are wider than every live Worker that offers them, with the slots of the largest."""
 
 

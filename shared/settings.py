@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from annotated_types import Ge, Le
@@ -135,7 +135,7 @@ def settings_table() -> str:
 
 def _misuse(error: ValidationError, given: dict[str, Any]) -> Misuse:
     """The error in the words of who set the value: every wrong setting, one a line."""
-    lines = []
+    lines: list[str] = []
     for problem in error.errors(include_url=False, include_context=False):
         name = str(problem["loc"][0])
         if (field := Settings.model_fields.get(name)) is None:
@@ -155,7 +155,7 @@ def _variable(name: str) -> str:
 
 def _extra(field: FieldInfo, key: str) -> str:
     extra = field.json_schema_extra
-    return str(extra.get(key, "")) if isinstance(extra, dict) else ""
+    return str(cast("dict[str, object]", extra).get(key, "")) if isinstance(extra, dict) else ""
 
 
 def _bound(field: FieldInfo) -> str:

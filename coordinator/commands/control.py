@@ -104,7 +104,7 @@ def _each(
     as_json: bool,
 ) -> None:
     async def work(store: Store) -> list[dict[str, Any]]:
-        results = []
+        results: list[dict[str, Any]] = []
         for address in dict.fromkeys(given):
             try:
                 found = await _target(store, address, missions_too=missions_too)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Group
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +24,8 @@ from ..core.readable import cut, listed, span, times
 from .following import Display
 from .output import STYLES, cell, console
 
+LOADED_AT_ONCE = 2_000
+"""Items below which a Mission is in the store before a bar would be seen."""
 LINE_EACH_S = 1.0
 AWAY_LINE_EACH_S = 5.0
 TINY, NARROW, WIDE = 40, 72, 100
@@ -31,7 +36,7 @@ LINES_AROUND = 4
 
 
 @contextmanager
-def display(*, as_json: bool) -> Iterator[Display]:
+def display(*, as_json: bool) -> Generator[Display]:
     """The display that fits: JSON lines where asked for, bars on a terminal, lines elsewhere."""
     if as_json:
         yield JsonLines(lambda value: print(json.dumps(value), flush=True))
@@ -44,6 +49,19 @@ def display(*, as_json: bool) -> Iterator[Display]:
         console=target, auto_refresh=False, transient=False, redirect_stdout=False, redirect_stderr=False
     ) as live:
         yield Bars(live)
+
+
+@contextmanager
+def loading(items: int) -> Generator[Callable[[int], None]]:
+    """A bar for a large Mission on its way to the store, on a terminal's standard error; nothing elsewhere."""
+    target = console(sys.stderr)
+    if not target.is_terminal or target.is_dumb_terminal or items < LOADED_AT_ONCE:
+        yield lambda _: None
+        return
+    columns = (TextColumn("loading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=target, transient=True) as bar:
+        task = bar.add_task("loading", total=items)
+        yield lambda there: bar.update(task, completed=there)
 
 
 class Bars:

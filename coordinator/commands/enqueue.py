@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from treadle.shared.errors import Misuse
@@ -98,9 +99,9 @@ def enqueue(
 def plain(value: object) -> Any:
     """A result as JSON has it: bytes as text where they are UTF-8, else as hexadecimal digits; times in ISO 8601."""
     if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [plain(inner) for inner in cast("Sequence[object]", value)]
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -120,11 +121,11 @@ def _inputs(text: str) -> dict[str, Any]:
         except UnicodeDecodeError:
             raise Misuse(f"{name}: is no UTF-8") from None
     try:
-        found = json.loads(text)
+        found: object = json.loads(text)
     except json.JSONDecodeError as error:
         raise Misuse(f"{name}: is no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     except RecursionError:
         raise Misuse(f"{name}: is nested too deeply; inputs may be 16 levels deep") from None
     if not isinstance(found, dict):
         raise Misuse(f'{name}: holds a {type(found).__name__}, must be an object, as {{"file": "1.jpg"}}')
-    return found
+    return cast("dict[str, Any]", found)

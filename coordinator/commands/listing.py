@@ -166,7 +166,7 @@ def groups(
         if account in (None, one.account)
     ]
     if as_json:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for one, share in found[:most]:
             fields = asdict(one)
             del fields["group"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
 import anyio.abc
-from treadle.shared.errors import StoreChanged, TreadleError, Unavailable
+from treadle.shared.errors import StoreChanged, TreadleError, Unavailable, is_group
 from treadle.shared.settings import Settings
 from treadle.shared.store import Store
 
@@ -22,7 +22,7 @@ ATTEMPTS_MAX, BACKOFF_S, BACKOFF_S_MAX = 8, 0.1, 2.0
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Store]:
+async def opened(settings: Settings) -> AsyncGenerator[Store]:
     """The store of these settings; Unavailable, with what to do, where it cannot be reached."""
     try:
         store = await Store.connect(settings.url, prefix=settings.prefix, partitions=settings.partitions)
@@ -104,7 +104,7 @@ async def _until_a_signal(work: Callable[[], Awaitable[_T]]) -> _T:
 
 def first_of(error: BaseException) -> BaseException:
     """The first error inside a group of errors, one that speaks to the user before any other."""
-    if not isinstance(error, BaseExceptionGroup):
+    if not is_group(error):
         return error
     leaves = [first_of(one) for one in error.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, TreadleError)), leaves[0])

@@ -47,7 +47,7 @@ class Column:
 def console(stream: TextIO | None = None) -> Console:
     """A console on a stream (standard output); it takes NO_COLOR and TERM=dumb as they are meant."""
     stream = sys.stdout if stream is None else stream
-    is_terminal = stream.isatty()
+    is_terminal = stream is not None and stream.isatty()  # None: it was closed before the command began
     return Console(
         file=stream,
         force_terminal=is_terminal,

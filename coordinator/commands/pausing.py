@@ -57,14 +57,14 @@ def _switch(
     done, before = sayings
 
     async def work(store: Store) -> tuple[bool, int, list[controls.Pause]]:
-        changed = False
-        if wanted is not None:
+        changed, target = False, wanted
+        if target is not None:
             try:
-                changed = await persist(store, lambda: act(store, wanted, actor=default_actor()))
+                changed = await persist(store, lambda: act(store, target, actor=default_actor()))
             except Refused as refused:
                 if refused.code != "GROUP_NOT_FOUND":
                     raise
-                text = f"{quoted(wanted)}: there is no such Mission in this store; check its id (`treadle missions`)"
+                text = f"{quoted(target)}: there is no such Mission in this store; check its id (`treadle missions`)"
                 raise Refused(text, code=refused.code) from None
         return changed, await store.now_ms(), await controls.pauses(store)
 

@@ -17,7 +17,7 @@ from ..client import Client, Mission
 from ..core.mission_files import KINDS, decode, kind_of, mission_spec, placed
 from ..core.readable import cut, listed, safe, times
 from ..specs import MissionSpec
-from .displays import counts, display
+from .displays import counts, display, loading
 from .following import End, follow
 from .opening import opened, with_client
 from .options import AsJson, Prefix, Timeout, Url
@@ -108,7 +108,8 @@ def _read(file: Path) -> tuple[str, str]:
 
 async def _submit(client: Client, spec: MissionSpec, text: str, name: str, kind: str) -> Mission:
     try:
-        return await client.submit(spec)
+        with loading(len(spec.work)) as loaded:
+            return await client.submit(spec, loaded=loaded)
     except Misuse as misuse:
         raise placed(misuse, text, name=name, kind=kind) from None
 

@@ -47,7 +47,7 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
 
 async def find(store: Store, address: str) -> ItemFacts:
     """What the store knows of the item at this address; Refused where there is none."""
-    found = []
+    found: list[ItemFacts] = []
     for group, item in readings(address):
         facts = await pictures.why(store, group, item)
         if facts is not None:

@@ -28,7 +28,7 @@ class Share:
 
 def shares(groups: Sequence[GroupFacts]) -> list[Share]:
     """The share of each Group, in their order, among those of its account that have not ended."""
-    found = []
+    found: list[Share] = []
     for one in groups:
         rivals = [other for other in groups if other.account == one.account and other.state not in ENDED]
         if one not in rivals:

@@ -121,7 +121,7 @@ class _Toml:
         return (*table, number - 1) if number else table
 
     def _keys(self) -> list[str]:
-        keys = []
+        keys: list[str] = []
         while True:
             self._skip(_BLANK)
             began = self._at

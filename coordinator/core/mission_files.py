@@ -15,7 +15,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from pydantic import ValidationError
 from treadle.shared.errors import Misuse
@@ -48,7 +48,7 @@ def decode(raw: bytes, *, name: str) -> str:
 def parse(text: str, *, name: str, kind: str) -> dict[str, Any]:
     """The fields of a file; Misuse, with the line, for what is no TOML or JSON, or names a key twice."""
     try:
-        found = tomllib.loads(text) if kind == "toml" else json.loads(text, object_pairs_hook=_unique)
+        found: object = tomllib.loads(text) if kind == "toml" else json.loads(text, object_pairs_hook=_unique)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column (\d+)", str(error))
         saying = re.sub(r" \(at .*\)$", "", str(error))
@@ -63,7 +63,7 @@ def parse(text: str, *, name: str, kind: str) -> dict[str, Any]:
         raise Misuse(f"{name}: is nested too deeply; inputs may be 16 levels deep") from None
     if not isinstance(found, dict):
         raise Misuse(f"{name}: holds a {type(found).__name__}, must be an object with objective and work")
-    return found
+    return cast("dict[str, Any]", found)
 
 
 class _TwiceError(Exception):
@@ -109,8 +109,10 @@ def mission_spec(text: str, *, name: str, kind: str, given: Mapping[str, Any] | 
 def _read_spans(fields: Mapping[str, Any], text: str, name: str, kind: str) -> None:
     """`not_before = "+90s"`: neither TOML nor JSON can write a span of time."""
     work = fields.get("work")
-    for index, item in enumerate(work if isinstance(work, list) else ()):
-        span = item.get("not_before") if isinstance(item, dict) else None
+    items = cast("list[object]", work) if isinstance(work, list) else []
+    for index, one in enumerate(items):
+        item = cast("dict[str, object]", one) if isinstance(one, dict) else {}
+        span = item.get("not_before")
         if isinstance(span, str) and span.lstrip().startswith("+"):
             try:
                 item["not_before"] = moment(span, field=f"work[{index}]: not_before")

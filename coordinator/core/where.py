@@ -51,7 +51,8 @@ class Where:
 def parse_where(given: Sequence[str]) -> Where:
     r"""The conditions of one or more `field=value[|value]`, separated by commas (`\,` is a comma of a name itself)."""
     found: dict[str, tuple[str, ...]] = {}
-    for part in (part for text in given for part in _PARTS.findall(text)):
+    parts: list[str] = [part for text in given for part in _PARTS.findall(text)]
+    for part in parts:
         field, sign, value = part.partition("=")
         field = field.strip()
         if not sign:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -81,9 +81,7 @@ def _say(spec: type[BaseModel], fields: Mapping[str, Any], error: ErrorDetails, 
         named = str(fields.get("id", ""))
         where = f"{spec.__name__} (id {quoted(named)}): " if named else f"{spec.__name__}: "
     elif of_work is not None and len(path) > 1 and path[0] == "work" and isinstance(path[1], int):
-        item = fields["work"][path[1]]
-        named = item.get("id", "") if isinstance(item, Mapping) else getattr(item, "id", "")
-        where = place(path[1], str(named)) + ": "
+        where = place(path[1], str(_id_of(fields["work"][path[1]]))) + ": "
         spec, path = of_work, path[2:]
     name = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     label = f"{where}{name}: " if name else where
@@ -94,11 +92,15 @@ def _say(spec: type[BaseModel], fields: Mapping[str, Any], error: ErrorDetails, 
     saying = _SAYINGS.get(error["type"]) or error["msg"].replace("Input should be", "must be")
     if error["type"] in _SAYS_ALL:
         return label + saying
-    if error["type"] == "string_too_long":
+    if error["type"] == "string_too_long" and "ctx" in error:
         return f"{label}{len(error['input']):,} characters, at most {error['ctx']['max_length']:,}"
     if not path or path[0] in _NEVER_SHOWN:
         return f"{label}a value of type {type(error['input']).__name__[:NAME_SHOWN_MAX]} {saying}"
     return f"{label}{shown(error['input'])} {saying}"
+
+
+def _id_of(item: object) -> object:
+    return cast("Mapping[str, object]", item).get("id", "") if isinstance(item, Mapping) else getattr(item, "id", "")
 
 
 def _say_unknown(name: str, spec: type[BaseModel]) -> str:

@@ -174,7 +174,7 @@ def resumptions_s(events: Sequence[Event], end: WorkerEnd) -> list[float]:
     if end.killed_ms is None:
         return []
     runs = runs_of(events)
-    seconds = []
+    seconds: list[float] = []
     for cut in runs:
         if cut.agent != end.agent or not cut.is_open_at(end.killed_ms):
             continue
@@ -212,7 +212,7 @@ def duplicates(events: Iterable[Event]) -> int:
 def read_lines(raw: bytes, *, name: str) -> list[Processed]:
     """The lines of one Worker's evidence; a torn last one, which a kill may leave, is passed over."""
     *whole, _torn = raw.split(b"\n")
-    lines = []
+    lines: list[Processed] = []
     for number, line in enumerate(whole, start=1):
         try:
             fields = json.loads(line)
@@ -278,7 +278,7 @@ def _rounded(share: float | None) -> float | None:
 
 def progress(logs: Mapping[str, Sequence[Event]], alive: frozenset[AgentId]) -> tuple[Progress, ...]:
     """How far each Mission is; what runs, at living Workers only."""
-    found = []
+    found: list[Progress] = []
     for name, events in logs.items():
         if events:
             states = Counter(states_of(events).values())

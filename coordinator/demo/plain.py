@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 DIFFERENCE_LINES_MAX = 60
 LINE_CHARS_MAX = 200
@@ -35,15 +35,16 @@ def compute(root: Path, paths: Iterable[str]) -> dict[str, Any]:
         row: dict[str, Any] = {"sha256": hashlib.sha256(raw).hexdigest()}
         row["lines"] = len(raw.splitlines())
         row["words"] = len(raw.split())
-        row["functions"], row["classes"] = _definitions(raw)
+        defined = _definitions(raw)
+        row["functions"], row["classes"] = defined or (None, None)
         rows[path] = row
         lines += row["lines"]
         words += row["words"]
-        if row["functions"] is None:
+        if defined is None:
             unparsable += 1
         else:
-            functions += row["functions"]
-            classes += row["classes"]
+            functions += defined[0]
+            classes += defined[1]
 
         for number, line in enumerate(raw.splitlines(), start=1):
             text = line.decode("utf-8", "replace")
@@ -58,7 +59,7 @@ def compute(root: Path, paths: Iterable[str]) -> dict[str, Any]:
         if b"\t" in raw:
             outside = raw.count(b"\t") - sum(token.string.count("\t") for token in found or () if _is_text(token))
             (with_tabs if outside else with_tabs_in_text_only).append(path)
-    index = {
+    index: dict[str, Any] = {
         "files": rows,
         "totals": {
             "files": len(rows),
@@ -83,13 +84,13 @@ def compute(root: Path, paths: Iterable[str]) -> dict[str, Any]:
     return {"index": index, "audit": audit}
 
 
-def _definitions(raw: bytes) -> tuple[int | None, int | None]:
+def _definitions(raw: bytes) -> tuple[int, int] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(raw)
     except BROKEN:
-        return None, None
+        return None
     functions = classes = 0
     for node in ast.walk(tree):
         functions += isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -133,10 +134,11 @@ def difference(expected: object, got: object) -> str:
 def _leaves(value: object, path: str) -> Iterator[str]:
     """One line for each value inside, with the way to it, so that a difference names its file."""
     if isinstance(value, dict):
-        for key in sorted(value):
-            yield from _leaves(value[key], f"{path} > {key}" if path else str(key))
+        fields = cast("dict[str, object]", value)
+        for key in sorted(fields):
+            yield from _leaves(fields[key], f"{path} > {key}" if path else str(key))
     elif isinstance(value, list):
-        for one in value:
+        for one in cast("list[object]", value):
             yield f"{path}: {json.dumps(one, ensure_ascii=False)}"
     else:
         yield f"{path}: {json.dumps(value, ensure_ascii=False)}"

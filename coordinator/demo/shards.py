@@ -105,7 +105,7 @@ def _within_report(files: Sequence[SourceFile]) -> int:
 
 def changed_since(listing: Listing) -> list[str]:
     """The listed files that are no longer as they were listed; a report about them proves nothing."""
-    changed = []
+    changed: list[str] = []
     for file in listing.files:
         try:
             status = (listing.root / file.path).stat()

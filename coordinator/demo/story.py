@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
-from treadle.shared.errors import TreadleError
+from treadle.shared.errors import TreadleError, is_group
 from treadle.shared.model import AgentId, Event, EventKind, GroupId
 from treadle.shared.names import token
 from treadle.shared.settings import Settings
@@ -109,7 +109,7 @@ def run(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], None] | 
 
 def _first(error: BaseException) -> BaseException:
     """The first error inside a group of errors, one that speaks to the user before any other."""
-    if not isinstance(error, BaseExceptionGroup):
+    if not is_group(error):
         return error
     leaves = [_first(one) for one in error.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, TreadleError)), leaves[0])
@@ -152,13 +152,15 @@ async def _tell(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], 
             for _ in range(plan.workers):
                 crew.start()
             say(f"Workers: {plan.workers}, slots of each: {plan.slots}, lease TTL: {plan.ttl_s:g} s")
+            missions: dict[str, Mission] = {}
+            why_no_kill = ""
             async with anyio.create_task_group() as group:
                 if show is None:
                     group.start_soon(_report_progress, watched, crew, say)
                 else:
                     group.start_soon(_show_progress, watched, crew, show)
                 group.start_soon(_follow, store, watched)
-                missions = {"index": await _submit(client, "index", plan.listing, say)}
+                missions["index"] = await _submit(client, "index", plan.listing, say)
                 await _until(
                     watched, crew, lambda: watched.verified("index") >= SECOND_AFTER or watched.is_over("index")
                 )
@@ -166,7 +168,7 @@ async def _tell(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], 
                 why_no_kill = await _kill_one(store, watched, crew, plan, say)
                 await _until(watched, crew, lambda: all(watched.is_over(name) for name in WEIGHTS))
                 group.cancel_scope.cancel()
-            reports = {}
+            reports: dict[str, Any] = {}
             for name, mission in missions.items():
                 reports[name] = (await mission.results(timeout=RESULTS_WITHIN_S))["merge"]
             say("both Missions are done; stopping the Workers")
@@ -177,7 +179,7 @@ async def _tell(plan: Plan, say: Callable[[str], None], show: Callable[[Frame], 
 
 
 @asynccontextmanager
-async def _store(url: str) -> AsyncIterator[Store]:
+async def _store(url: str) -> AsyncGenerator[Store]:
     store = await Store.connect(url, prefix=PREFIX, partitions=Settings(url=url, prefix=PREFIX).partitions)
     try:
         yield store

@@ -109,7 +109,7 @@ class RedisEndpoint:
     def client(self, *, timeout_s: float, seen: Seen) -> Any:
         async def connected(connection: Any) -> None:
             await connection.on_connect()
-            answers = []
+            answers: list[bytes] = []
             for section in ("replication", "server"):
                 await connection.send_command("INFO", section)
                 answers.append(await connection.read_response())
@@ -117,7 +117,7 @@ class RedisEndpoint:
 
         return _parse(
             self.url,
-            lambda url: redis.asyncio.Redis.from_url(
+            lambda url: redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped keywords
                 url,
                 protocol=2,
                 retry=AsyncRetry(NoBackoff(), 0),
@@ -130,7 +130,7 @@ class RedisEndpoint:
     def sync_client(self, *, timeout_s: float, seen: Seen) -> Any:
         def connected(connection: Any) -> None:
             connection.on_connect()
-            answers = []
+            answers: list[bytes] = []
             for section in ("replication", "server"):
                 connection.send_command("INFO", section)
                 answers.append(connection.read_response())
@@ -138,7 +138,7 @@ class RedisEndpoint:
 
         return _parse(
             self.url,
-            lambda url: redis.Redis.from_url(
+            lambda url: redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped keywords
                 url,
                 protocol=2,
                 retry=Retry(NoBackoff(), 0),
@@ -197,7 +197,7 @@ class Link:
         except (RedisError, OSError) as error:
             if is_demoted(error):
                 await self.aclose()
-            raise translate(error, self.endpoint.shown) from error
+            raise translate(error, self.endpoint.shown) from cause(error)
 
     async def call(self, call: Call) -> list[bytes]:
         """Runs one function; raises what it refused."""
@@ -231,14 +231,14 @@ class Link:
             except ResponseError as error:
                 return [error]
             except (RedisError, OSError) as error:
-                raise translate(error, self.endpoint.shown) from error
+                raise translate(error, self.endpoint.shown) from cause(error)
         async with self._client.pipeline(transaction=False) as pipe:
             for function, key, args in calls:
                 pipe.execute_command("FCALL", names[function], 1, key, *args)
             try:
                 return cast("list[Any]", await pipe.execute(raise_on_error=False))
             except (RedisError, OSError) as error:
-                raise translate(error, self.endpoint.shown) from error
+                raise translate(error, self.endpoint.shown) from cause(error)
 
     async def load(self) -> None:
         """Loads the function library, if the server has not got it."""
@@ -246,9 +246,9 @@ class Link:
             await self._client.execute_command("FUNCTION", "LOAD", self._library.source)
         except ResponseError as error:
             if "already exists" not in str(error):
-                raise translate(error, self.endpoint.shown) from error
+                raise translate(error, self.endpoint.shown) from cause(error)
         except (RedisError, OSError) as error:
-            raise translate(error, self.endpoint.shown) from error
+            raise translate(error, self.endpoint.shown) from cause(error)
 
     async def aclose(self) -> None:
         """Closes the connection; a later call makes a new one."""
@@ -274,10 +274,10 @@ class SyncLink:
                 if is_demoted(error):
                     self.close()
                 if attempt == 2 or not is_missing(error):
-                    raise translate(error, self.endpoint.shown) from error
+                    raise translate(error, self.endpoint.shown) from cause(error)
                 self._load()
             except (RedisError, OSError) as error:
-                raise translate(error, self.endpoint.shown) from error
+                raise translate(error, self.endpoint.shown) from cause(error)
         raise AssertionError("two attempts were made")
 
     def _load(self) -> None:
@@ -285,9 +285,9 @@ class SyncLink:
             self._client.execute_command("FUNCTION", "LOAD", self._library.source)
         except ResponseError as error:
             if "already exists" not in str(error):
-                raise translate(error, self.endpoint.shown) from error
+                raise translate(error, self.endpoint.shown) from cause(error)
         except (RedisError, OSError) as error:
-            raise translate(error, self.endpoint.shown) from error
+            raise translate(error, self.endpoint.shown) from cause(error)
 
     def close(self) -> None:
         self._client.close()
@@ -308,6 +308,11 @@ def is_demoted(answer: object) -> bool:
     return isinstance(answer, ResponseError) and (
         isinstance(answer, ReadOnlyError) or str(answer).startswith(("READONLY", "UNBLOCKED"))
     )
+
+
+def cause(error: Exception) -> Exception | None:
+    """What to raise its translation from: a traceback of the client library helps only where nobody foresaw the error."""
+    return error if type(translate(error, "")) is TreadleError else None
 
 
 def translate(error: Exception, where: str) -> TreadleError:

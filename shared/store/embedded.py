@@ -218,7 +218,7 @@ class EmbeddedServer:
             lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         return Unavailable("\n  ".join((f"embedded server: {what}; its log ends with:", *(lines or ["(nothing)"]))))
 
-    def _disown(self) -> None:
+    def disown(self) -> None:
         """In a forked copy of the owner: let go of the pipe without a word, so that the owner's end stays the end."""
         guard, self._guard, self._server, self._folder = self._guard, None, None, None
         self._lock = threading.RLock()
@@ -323,7 +323,7 @@ _owned: weakref.WeakSet[EmbeddedServer] = weakref.WeakSet()
 
 def _disown_all() -> None:
     for server in list(_owned):
-        server._disown()
+        server.disown()
 
 
 os.register_at_fork(after_in_child=_disown_all)

@@ -57,10 +57,14 @@ def remove(folder: str) -> None:
         time.sleep(REMOVE_STEP_S)
 
 
+def _ignored(_number: int, _frame: object) -> None:
+    """Does nothing with a signal."""
+
+
 def main(binary: str, folder: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: that would be inherited by the server.
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _ignored)
     server = 0
     try:
         while os.read(0, 1):

@@ -132,10 +132,12 @@ def _configured(facts: ServerFacts, said: dict[str, str]) -> ServerFacts:
 
 
 async def _libraries(client: Any) -> tuple[str, ...]:
-    listed = await client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "treadle_*")
-    names = []
+    listed: list[dict[Any, Any] | list[Any]] = await client.execute_command(
+        "FUNCTION", "LIST", "LIBRARYNAME", "treadle_*"
+    )
+    names: list[str] = []
     for entry in listed:
-        flat = list(entry) if not isinstance(entry, dict) else [part for pair in entry.items() for part in pair]
+        flat = [part for pair in entry.items() for part in pair] if isinstance(entry, dict) else list(entry)
         fields = {_text(name): value for name, value in zip(flat[::2], flat[1::2], strict=False)}
         names.append(_text(fields.get("library_name", "")))
     return tuple(sorted(name for name in names if name.startswith("treadle_")))

@@ -67,7 +67,7 @@ class Library:
 
 def lua_files() -> dict[str, str]:
     """The Lua files by name, in the order in which they are joined: `_base` first, shared pieces, then transactions."""
-    folder = resources.files(__package__) / "lua"
+    folder = resources.files(f"{__package__}.lua")
     texts = {entry.name: entry.read_text() for entry in folder.iterdir() if entry.name.endswith(".lua")}
     return {name: texts[name] for name in sorted(texts, key=lambda n: (n != "_base.lua", not n.startswith("_"), n))}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from .. import codec
 from ..errors import Corrupt, TreadleError
@@ -53,7 +53,7 @@ async def _sessions(client: Any, base: str) -> list[WorkerFacts]:
             pipe.zscore(keys.due(base), f"x {one.agent} {one.epoch}")
             pipe.zcard(keys.held(base, one.agent))
         answers = await pipe.execute()
-    facts = []
+    facts: list[WorkerFacts] = []
     for i, one in enumerate(parsed):
         due, held = answers[2 * i], answers[2 * i + 1]
         renewed_ms = int(due) - SESSION_TTLS * one.ttl_ms if due is not None else 0
@@ -279,7 +279,7 @@ async def evidence(
         evidence = codec.unpack(raw, what="Evidence") if raw else None
     except TreadleError:
         evidence = None
-    said = evidence if isinstance(evidence, dict) else {}
+    said = cast("dict[str, object]", evidence) if isinstance(evidence, dict) else {}
     return FailureFacts(name_of(item), str(said.get("type", "")), str(said.get("text", "")))
 
 
@@ -309,7 +309,7 @@ async def _running_width(client: Any, base: str, agents: Sequence[AgentId], most
 
 async def _flags(client: Any, base: str) -> dict[str, str]:
     """The pauses of a partition as its records name them, `a:<account>` and so on, and as people do."""
-    found = {}
+    found: dict[str, str] = {}
     for field in await client.hkeys(keys.pause(base)):
         kind, _, name = field.decode().partition(":")
         found[field.decode()] = f"{PAUSES[kind]}:{name_of(name)}" if name else kind

@@ -151,25 +151,30 @@ class Store:
         """The store's own time, in milliseconds since the Unix epoch."""
         return await self.run(views.now_ms)
 
-    async def create(self, mission: NewMission) -> Receipt:
+    async def create(self, mission: NewMission, *, loaded: Callable[[int], None] | None = None) -> Receipt:
         """Creates a Mission of any size, or answers with the first receipt where the same one is there already.
 
         A large one is loaded in chunks, unseen by everybody until it is sealed; whoever repeats it goes on where the first
-        attempt stopped. Refused (ACTION_ID_COLLISION) where that id has other content.
+        attempt stopped; `loaded` is told how many of its items are there, now and then. Refused (ACTION_ID_COLLISION) where
+        that id has other content.
         """
         partition = self.partition_of(mission.group)
         chunks = chunks_of(mission.items)
         form = "load" if len(chunks) > 1 else "open" if mission.open else "whole"
         first = item_arguments(mission.items) if form != "load" else []
         answer = await self.call("create", partition, [*mission_arguments(mission, form), *first])
-        created, repeated, state, loaded = answer[1].decode().split()
+        created, repeated, state, done = answer[1].decode().split()
         missing, narrow = who_could(answer[2:])
         if state == "loading":
-            for number in range(int(loaded), len(chunks)):
+            there = sum(map(len, chunks[: int(done)]))
+            for number in range(int(done), len(chunks)):
                 items = item_arguments(chunks[number])
                 added = await self.call("add", partition, (mission.group, number + 1, mission.actor, *items))
                 more, wide = who_could(added[2:])
                 missing, narrow = tuple(dict.fromkeys((*missing, *more))), narrow | wide
+                there += len(chunks[number])
+                if loaded is not None:
+                    loaded(there)
             await self.call("seal", partition, (mission.group, mission.actor))
         return Receipt(
             mission.mission,

@@ -68,7 +68,7 @@ async def _page(client: Any, base: str, group: GroupId, start: int) -> list[_Row
         for raw in listed:
             pipe.hmget(keys.item(base, group, raw.decode()), "st", "cap", "nb", "hold", "lp")
         records = await pipe.execute()
-    page = []
+    page: list[_Row] = []
     for raw, record in zip(listed, records, strict=True):
         state, capability, next_ms, held, lost = ((field or b"").decode() for field in record)
         page.append((ItemId(raw.decode()), state, capability, int(next_ms or "0"), held, int(lost or "0")))
@@ -102,7 +102,7 @@ async def _groups(client: Any, base: str) -> list[tuple[GroupId, str, int]]:
     records = await client.hgetall(keys.groups(base))
     live = {GroupId(name.decode()): record.decode().split(" ") for name, record in records.items()}
     names = [name for name, record in live.items() if record[0] not in (*ENDED, "loading")]
-    found = []
+    found: list[tuple[GroupId, str, int]] = []
     for start in range(0, len(names), PAGE):
         page = names[start : start + PAGE]
         async with client.pipeline(transaction=False) as pipe:
@@ -137,7 +137,7 @@ async def _parked(client: Any, base: str, most: int) -> list[StuckFacts]:
             pipe.hmget(keys.item(base, GroupId(group), item), "st", "cap", "nb", "hold", "lp")
             pipe.hget(keys.groups(base), group)
         answers = await pipe.execute()
-    found = []
+    found: list[StuckFacts] = []
     for (group, item, since_ms), fields, record in zip(pairs, answers[::2], answers[1::2], strict=True):
         state, capability, next_ms, held, lost = ((field or b"").decode() for field in fields)
         row = (ItemId(item), state, capability, int(next_ms or "0"), held, int(lost or "0"))

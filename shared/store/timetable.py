@@ -123,7 +123,8 @@ async def fire_due(store: Store, due: Sequence[Due], envelope: Envelope) -> Enve
     What another process fired first, or somebody deleted meanwhile, is passed over; what this host cannot reckon, or a full
     store does not take now, is left for later.
     """
-    pending, left = list(due), FIRED_AT_ONCE_MAX
+    pending: list[Due] = list(due)
+    left = FIRED_AT_ONCE_MAX
     while pending and left > 0:
         calls: dict[Due, FencedCall] = {}
         for one in pending[:left]:

@@ -65,7 +65,7 @@ async def pop_all(client: Any, lists: list[str], timeout_s: float) -> list[str]:
     if first is None:
         return []
     key, entry = first
-    rest = await client.lpop(key, _PAGE) or []
+    rest: list[bytes] = await client.lpop(key, _PAGE) or []
     return [entry, *(raw.decode() for raw in rest)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 from unittest import mock
@@ -26,7 +26,7 @@ class Chance:
         self._state = random.Random(seed).getstate()
 
     @contextmanager
-    def drawn(self) -> Iterator[None]:
+    def drawn(self) -> Generator[None]:
         """`random` and `secrets` follow the seed inside."""
         outside = random.getstate()
         random.setstate(self._state)
@@ -58,7 +58,7 @@ class _Noting(logging.Handler):
 
 
 @contextmanager
-def logs_noted(note: Callable[[str], None], *, only: bool) -> Iterator[None]:
+def logs_noted(note: Callable[[str], None], *, only: bool) -> Generator[None]:
     """What Workers and Clients warn of stands in the trace, by their process; with `only` it goes nowhere else."""
     log = logging.getLogger("treadle")
     before = log.level, log.propagate

@@ -17,7 +17,7 @@ import inspect
 import random
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
@@ -48,8 +48,10 @@ class Process:
         self._fuse = 0
         self._loop = loop
         self._is_paused = False
-        self._ready: deque[asyncio.Handle] = deque()
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self.ready: deque[asyncio.Handle] = deque()
+        """Its next steps, in order."""
+        self.started: dict[asyncio.Task[Any], None] = {}
+        """Its tasks that have not ended: a loop knows them weakly only."""
 
     @property
     def is_paused(self) -> bool:
@@ -105,7 +107,7 @@ class Process:
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """What was started and has not ended, in the order it was started."""
-        return [task for task in self._tasks if not task.done()]
+        return [task for task in self.started if not task.done()]
 
     def bury(self) -> None:
         """Lets what is left of it run on, as a dead one: see `VirtualLoop.bury`."""
@@ -126,14 +128,14 @@ class _Ready:
     def append(self, handle: asyncio.Handle) -> None:
         context: Any = handle._context  # type: ignore[attr-defined]  # no public way to a handle's context
         process: Process | None = context.get(_process)
-        queue = self.outside if process is None else process._ready
+        queue = self.outside if process is None else process.ready
         queue.append(handle)
         if process is None or self._may_run(process):
             self.active[process] = queue
 
     def shift(self, process: Process) -> None:
-        if process._ready and self._may_run(process):
-            self.active[process] = process._ready
+        if process.ready and self._may_run(process):
+            self.active[process] = process.ready
         else:
             self.active.pop(process, None)
 
@@ -159,7 +161,7 @@ class _Ready:
         self.outside.clear()
 
     def _may_run(self, process: Process) -> bool:
-        return process.is_running or (self.burying and not process._is_paused)
+        return process.is_running or (self.burying and not process.is_paused)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -250,7 +252,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task: asyncio.Task[Any] = super().create_task(coro, **named)
         process = _process.get()
         # A loop knows its tasks weakly: what a killed process left must not be collected in the middle of a run.
-        tasks = self._tasks if process is None else process._tasks
+        tasks = self._tasks if process is None else process.started
         tasks[task] = None
         task.add_done_callback(tasks.pop)
         return task
@@ -338,7 +340,7 @@ def _raise_it(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 @contextmanager
-def patched_clocks(loop: VirtualLoop) -> Iterator[None]:
+def patched_clocks(loop: VirtualLoop) -> Generator[None]:
     """`time.time` and `time.monotonic` follow the loop: fakeredis takes its own time, key expiry and TIME from them."""
     with (
         mock.patch("time.time", loop.wall_time),

@@ -42,9 +42,8 @@ class Trip:
     def functions(self) -> tuple[str, ...]:
         """The library's functions that it calls, in order."""
         names = {name: function for function, name in build().functions.items()}
-        return tuple(
-            names.get(command[1], command[1]) for command in self.commands if str(command[0]).upper() == "FCALL"
-        )
+        called: list[str] = [command[1] for command in self.commands if str(command[0]).upper() == "FCALL"]
+        return tuple(names.get(name, name) for name in called)
 
 
 def no_fault(trip: Trip) -> Fault:  # noqa: ARG001 - it is one of the functions that look at the trip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ..errors import Misuse
-from ..lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
-from ..model import ItemView, MissionView
+from ..lifecycle import TERMINAL_MISSIONS
+from ..model import ItemState, ItemView, MissionView
 from ..names import name_of
 from ..store import Store
 from .kit import PARTITIONS, PREFIX, Kit
@@ -34,8 +34,9 @@ class Runner:
     async def until_idle(self, *, within_s: float = WITHIN_S) -> float:
         """Let virtual time pass until nothing is left that can happen by itself; give the seconds that passed.
 
-        Idle: every Mission has ended (of one that still grows, every WorkItem), no handler runs, nobody is paused. What
-        is parked, and what waits for it, is not waited for. NotIdle after `within_s` virtual seconds (default 600).
+        Idle: every Mission has ended (of one that still grows, and of one-off jobs, every WorkItem), no handler runs,
+        nobody is paused. What is parked, and what waits for it, is not waited for. NotIdle after `within_s` virtual
+        seconds (default 600).
         """
         return (await self._run(None, within_s))[0]
 
@@ -90,18 +91,20 @@ class Runner:
         return found
 
     async def _waiting_of(self, store: Store, mission: MissionView) -> list[str]:
-        items = [item for item in await store.items(mission.group) if item.state not in TERMINAL_ITEMS]
-        parked = [item for item in items if getattr(item, "held", "")]
-        waiting = [item for item in items if not getattr(item, "held", "") and not (parked and item.dependencies_left)]
+        items = await store.items(mission.group)
+        # Of what waits for one of these, nothing is known to happen by itself; of what does not, it is listed all the same.
+        stuck = any(item.held or (item.has_ended and item.state is not ItemState.VERIFIED) for item in items)
+        left = [item for item in items if not item.has_ended]
+        parked = any(item.held for item in left)
+        waiting = [item for item in left if not item.held and not (stuck and item.dependencies_left)]
         if waiting:
             return [self._reason(mission, item) for item in waiting]
-        return [] if parked or getattr(mission, "open", False) else [f"mission {mission.mission!r}: its end"]
+        return [] if parked or mission.is_open else [f"mission {mission.mission!r}: its end"]
 
     def _reason(self, mission: MissionView, item: ItemView) -> str:
         text = f"{mission.mission}/{name_of(item.item)}: {item.state}"
-        next_ms = getattr(item, "next_ms", 0)
-        left_s = next_ms / 1000 - self._kit.loop.wall_time()
-        if next_ms and left_s > 0:
+        left_s = item.next_ms / 1000 - self._kit.loop.wall_time()
+        if item.next_ms and left_s > 0:
             return f"{text}, due in {left_s:.1f} s"
         if item.dependencies_left:
             return f"{text}, waits for {item.dependencies_left} other(s)"

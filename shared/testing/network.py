@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import fakeredis
 from redis.exceptions import ConnectionError, RedisError
@@ -72,6 +72,10 @@ class _Waiter:
     timer: asyncio.TimerHandle | None = None
 
 
+def _unwatched(_process: Process | None, _command: Command, _answer: Any) -> None:
+    """Is told of each command, and does nothing."""
+
+
 class Network:
     """The one server, and how far each process is from it."""
 
@@ -83,7 +87,7 @@ class Network:
         self.replid = "server-1"
         self.generation = 1
         self.trace: list[str] = []
-        self.watch: Callable[[Process | None, Command, Any], None] = lambda *_: None
+        self.watch: Callable[[Process | None, Command, Any], None] = _unwatched
         """Told of every command that ran."""
         self.unnoted: set[Process] = set()
         """Whose commands leave no line in the trace: those of who only looks on."""
@@ -233,6 +237,7 @@ def _brief(answer: Any) -> str:
     if isinstance(answer, RedisError):
         return f"{type(answer).__name__}: {str(answer)[:100]}"
     if isinstance(answer, list):
-        text = " | ".join(part.decode("latin-1") if isinstance(part, bytes) else repr(part) for part in answer[:2])
+        parts = cast("list[object]", answer)[:2]
+        text = " | ".join(part.decode("latin-1") if isinstance(part, bytes) else repr(part) for part in parts)
         return text.replace("\n", " / ")[:160]
     return repr(answer)[:100]

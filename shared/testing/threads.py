@@ -5,7 +5,7 @@ A handler that is no `async def` runs in a thread, and asks the loop for its che
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -17,7 +17,7 @@ from .clock import Process, VirtualLoop
 
 
 @contextmanager
-def threads_counted(loop: VirtualLoop) -> Iterator[None]:
+def threads_counted(loop: VirtualLoop) -> Generator[None]:
     """The loop knows inside which threads of anyio's run for it, and which of them wait for it."""
     to_thread, from_thread = anyio.to_thread.run_sync, anyio.from_thread.run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -128,6 +129,21 @@ def test_the_place_is_where_the_handlers_own_code_was_and_not_ours() -> None:
     assert failure.place.startswith(__file__)
     assert failure.code == Misuse.code
     assert failure_of(ValueError("never raised"), retryable=True, place="thumbs.py:3").place == "thumbs.py:3"
+
+
+async def test_the_place_of_what_the_event_loop_raises_is_the_line_that_waited() -> None:
+    try:
+        await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+    except TimeoutError as error:
+        failure = failure_of(error, retryable=True, place="thumbs.py:3")
+    assert failure.place.startswith(f"{__file__}:")
+    with suppress(RuntimeError):
+        try:
+            raise StopIteration
+        except StopIteration as error:
+            turned = RuntimeError("the handler raised StopIteration")
+            turned.__cause__ = error
+    assert failure_of(turned, retryable=True, place="thumbs.py:3").place.startswith(f"{__file__}:")
 
 
 def test_a_failures_line_is_one_line() -> None:

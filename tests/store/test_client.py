@@ -148,6 +148,20 @@ async def test_no_worker_is_warned_about_once(endpoint: str | Endpoint, caplog: 
     assert len([record for record in caplog.records if "no live Worker offers index" in record.getMessage()]) == 1
 
 
+async def test_a_warning_names_a_few_capabilities_and_counts_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with Client.connect(FakeEndpoint()) as client:
+        for mission in range(3):
+            work = [WorkSpec(id=f"i{n}", capability=f"c{mission}.{n:03}") for n in range(500)]
+            await client.submit(MissionSpec(id=f"m{mission}", objective="many", work=work))
+    lines = [one.getMessage() for one in caplog.records if "NO_WORKER" in one.getMessage()]
+    assert lines == [
+        f'mission "m{mission}": no live Worker offers c{mission}.000, c{mission}.001, c{mission}.002, c{mission}.003, '
+        f"c{mission}.004 and 495 more; its items wait (NO_WORKER) until one does"
+        for mission in range(2)
+    ], "after a thousand names nothing is said any more"
+
+
 class LossyEndpoint(FakeEndpoint):
     """Loses the reply of the first `losses` calls of a function that ran."""
 

@@ -77,6 +77,14 @@ async def test_a_mission_of_600_items_is_loaded_in_chunks_and_takeable_once_it_i
     assert len({grant.item for grant in taken}) == 300
 
 
+async def test_who_submits_a_large_mission_is_told_how_far_it_is(world: World) -> None:
+    told: list[int] = []
+    await world.store.create(a_large_mission(), loaded=told.append)
+    assert told == [256, 512, 600]
+    await world.store.create(a_large_mission(), loaded=told.append)
+    assert len(told) == 3
+
+
 async def test_what_is_being_loaded_is_seen_by_nobody_and_taken_by_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,14 @@ async def test_a_real_server_says_everything_and_one_in_memory_admits_what_it_ca
     assert said["workers"].found == "0 live"
 
 
+async def test_br_29_health_is_the_same_while_the_library_and_all_scripts_are_gone(world: World) -> None:
+    await world.mission(M)
+    before = {check: one.verdict for check, one in (await findings(world)).items()}
+    for kind in ("SCRIPT", "FUNCTION"):
+        await world.raw.execute_command(kind, "FLUSH")
+    assert {check: one.verdict for check, one in (await findings(world)).items()} == before
+
+
 async def test_it_writes_nothing_also_where_there_is_no_store_yet(world: World) -> None:
     before = await world.dump()
     said = await findings(world, "another")

@@ -19,8 +19,9 @@ from treadle.shared.store.connection import Link, is_missing
 from treadle.shared.testing.faults import Fault, Trip
 
 
-async def flush(world: World) -> None:
-    await world.raw.execute_command("FUNCTION", "FLUSH")
+async def flush(world: World, *what: str) -> None:
+    for kind in what or ("FUNCTION",):
+        await world.raw.execute_command(kind, "FLUSH")
 
 
 async def libraries(world: World) -> dict[str, set[str]]:
@@ -72,9 +73,11 @@ async def test_the_server_has_the_library_once_however_many_load_it(world: World
     assert await libraries(world) == {library.build().name: set(library.build().functions.values())}
 
 
-async def test_br_29_the_library_may_be_gone_before_any_call_of_a_day(world: World) -> None:
+@pytest.mark.parametrize("what", [("FUNCTION",), ("SCRIPT",), ("SCRIPT", "FUNCTION")], ids="+".join)
+async def test_br_29_the_library_may_be_gone_before_any_call_of_a_day(what: tuple[str, ...], world: World) -> None:
     """BR-29: one transparent reload, and the call succeeds once and not twice."""
     flushes = 0
+    called: set[str] = set()
     original = world.endpoint.client
 
     def client(**of: Any) -> Any:
@@ -84,8 +87,9 @@ async def test_br_29_the_library_may_be_gone_before_any_call_of_a_day(world: Wor
         async def trip(commands: Any, ask: Any) -> Any:
             nonlocal flushes
             if Trip(0, commands).functions and flushes % 2 == 0:
-                await flush(world)
+                await flush(world, *what)
             flushes += bool(Trip(0, commands).functions)
+            called.update(Trip(0, commands).functions)
             return await inner(commands, ask)
 
         made.trip = trip
@@ -96,6 +100,7 @@ async def test_br_29_the_library_may_be_gone_before_any_call_of_a_day(world: Wor
     await Day(world).live()
     world.endpoint.client = original  # type: ignore[method-assign]
     assert flushes > 40
+    assert called == library.build().functions.keys() - {"renew"}, "that is the renewal thread's, below"
     kinds = await world.kinds("day-1")
     assert [kinds.count(kind) for kind in ("mission.created", "work.submitted", "mission.terminated")] == [1, 3, 1]
 

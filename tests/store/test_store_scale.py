@@ -1,0 +1,191 @@
+"""What a call does inside the server does not grow with what is queued (BR-43).
+
+Counted in commands inside the library, on real servers only: fakeredis does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import redis.asyncio
+from builders import GROUP, a_new_item, a_new_mission
+from servers import LEGS
+from store.scheduled import DAY_MS, a_schedule
+from store.world import (
+    SHORT_MS,
+    Hand,
+    World,
+    a_fail,
+    a_release,
+    a_save,
+    a_start,
+    a_submit,
+    a_yield,
+    opened,
+)
+from treadle.shared.errors import Refused
+from treadle.shared.model import GroupId, ItemId, NewItem
+from treadle.shared.schedules import Due, Interval, ScheduleId, spec_text
+from treadle.shared.store import RedisEndpoint, commands, keys, library, loading
+from treadle.shared.store.controls import pause, resume
+from treadle.shared.store.embedded import EmbeddedServer
+from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
+
+FEW, MANY = 200, 200_000
+G = GroupId(GROUP)
+NOT_COUNTED = frozenset({"fcall", "info", "config|resetstat", "client|setinfo", "ping", "time"})
+Counts = dict[str, int]
+
+
+@dataclass
+class Meter:
+    """Runs steps, each with its name, and keeps how often each command was run in it."""
+
+    world: World
+    found: dict[str, Counts] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+    """Functions and operations that the steps were about."""
+
+    async def step(self, names: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        await self.world.raw.config_resetstat()
+        answer = await call()
+        stats = await self.world.raw.info("commandstats")
+        calls = {name.removeprefix("cmdstat_"): said["calls"] for name, said in stats.items()}
+        assert names not in self.found
+        self.found[names] = {name: number for name, number in sorted(calls.items()) if name not in NOT_COUNTED}
+        self.called.update(names.partition(":")[0].split())
+        return answer
+
+
+@cache
+def items_of(count: int) -> tuple[NewItem, ...]:
+    one = a_new_item()
+    return tuple(replace(one, item=ItemId(f"i{number:06}"), digest=f"d{number}") for number in range(count))
+
+
+async def _load(world: World, count: int, *, is_open: bool) -> None:
+    items = items_of(count)
+    if not is_open:
+        await world.store.create(replace(a_new_mission(digest="d"), items=items))
+        return
+    await world.store.create(replace(a_new_mission(), items=(), open=True))
+    for start in range(0, count, 256):
+        await commands.add(world.store, G, items[start : start + 256], actor="ana")
+
+
+async def _work(meter: Meter) -> None:
+    """Each function a Worker calls, and each operation of a turn."""
+    world = meter.world
+    hand: Hand = await meter.step("open_session install_session", lambda: world.hand(nonce="one"))
+    await meter.step("look", lambda: world.authority.look({0: 0}, hand.session.capabilities))
+    grants = await meter.step("take turn", lambda: hand.take(most=8, slots=6, ahead=2))
+    one, two, three, four, five, six, ahead, last = grants
+    await meter.step("take turn: at most", lambda: hand.take(most=64, slots=70))
+    await meter.step("start turn", lambda: hand.do(a_start(ahead), slots=1))
+    await meter.step("save turn", lambda: hand.do(a_save(one)))
+    await meter.step("yield turn", lambda: hand.do(a_yield(two)))
+    await meter.step("yield turn: let go", lambda: hand.do(a_yield(three, keep=False)))
+    await meter.step("submit turn", lambda: hand.do(a_submit(one)))
+    await meter.step("fail turn", lambda: hand.do(a_fail(four)))
+    await meter.step("fail turn: tried again", lambda: hand.do(replace(a_fail(five), retryable=True)))
+    await meter.step("release turn", lambda: hand.do(a_release(last)))
+    await meter.step("renew", lambda: hand.renew(six))
+    await meter.step("read", lambda: world.authority.read(0, [(six.group, six.item, "in")]))
+    await meter.step("install_session: requeues", lambda: world.hand(nonce="two"))
+    again = await world.hand(nonce="two")
+    await meter.step("close_session", again.close)
+    short = await world.hand("worker-2", ttl_ms=SHORT_MS)
+    (lapses,) = await short.take()
+    await world.pass_ms(SHORT_MS + 1)
+    _, due = await meter.step("tick", lambda: world.authority.tick(0))
+    assert due == 1
+    assert await world.state(item=lapses.item) == "offered"
+
+
+async def _command(meter: Meter) -> None:
+    """Each function for people, but for those that need an open Mission."""
+    store = meter.world.store
+    await meter.step("watch", lambda: store.call("watch", 0, (G, "-", "client", 60_000)))
+    await meter.step("watch: an item", lambda: store.call("watch", 0, (G, "i000150", "client", 60_000)))
+    failed = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
+    await meter.step("fail_item", lambda: commands.fail_item(store, G, ItemId("i000160"), **failed))  # type: ignore[arg-type]
+    await meter.step("retry", lambda: commands.retry(store, G, ItemId("i000160"), actor="ana", action="1"))
+    await meter.step("cancel: an item", lambda: commands.cancel(store, G, ItemId("i000170"), actor="ana", reason="no"))
+    for what in ("all", "account:acme", "capability:index", f"mission:{GROUP}"):
+        await meter.step(f"pause: {what}", partial(pause, store, what, actor="ana"))
+        await meter.step(f"pause: {what}, resumed", partial(resume, store, what, actor="ana"))
+    lineage = await store.link.lineage()
+    meta = keys.meta(store.base(0))
+    bound = (lineage.replid, lineage.run_id, lineage.replid)
+    await meter.step("adopt", lambda: store.link.call(("adopt", meta, bound)))
+
+    async def open_store() -> None:
+        with suppress(Refused):  # it is there
+            await store.link.call(("open_store", keys.store_record(store.prefix), (keys.FORMAT_VERSION, 1)))
+
+    await meter.step("open_store", open_store)
+
+
+async def _grow(meter: Meter) -> None:
+    """What an open Mission is for."""
+    store = meter.world.store
+    new = [replace(a_new_item(f"new{number}"), digest="d") for number in range(256)]
+    await meter.step("add", lambda: commands.add(store, G, new, actor="ana"))
+    await meter.step("add: again", lambda: commands.add(store, G, new, actor="ana"))
+    nightly = a_schedule("s", group=G, spec=Interval(DAY_MS, 1))
+    await meter.step("schedule", lambda: schedule(store, nightly))
+    await meter.step("schedule: deleted", lambda: unschedule(store, G, ScheduleId("s"), actor="ana"))
+    item = ("index", 1, "normal", 0, 60, "-", b"in", b"")
+    overdue = ("create", G, "t", "ana", "digest", 1, "one", f"every%20{DAY_MS}%201", *item)
+    await store.call("schedule", 0, overdue)
+    (listed,) = await schedules(store)
+    due = Due(G, listed.schedule, listed.next_ms, listed.missed, spec_text(listed.spec))
+    now_ms = await store.now_ms()
+    fired = await meter.step("fire", lambda: fire(store, due, now_ms=now_ms))
+    assert not fired.repeated
+    await unschedule(store, G, ScheduleId("t"), actor="ana")
+    await meter.step("seal", lambda: commands.seal(store, G, actor="ana"))
+
+
+async def _measure(leg: str, url: str, count: int, *, is_open: bool) -> Meter:
+    async with redis.asyncio.Redis.from_url(url, protocol=2) as raw:
+        await raw.flushall()
+        async with opened(leg, RedisEndpoint(url), raw, None) as world:
+            await _load(world, count, is_open=is_open)
+            meter = Meter(world)
+            await _work(meter)
+            await _command(meter)
+            if is_open:
+                await _grow(meter)
+            else:
+                again = replace(a_new_mission(digest="d"), items=items_of(count))
+                await meter.step("create: again", lambda: world.store.create(again))
+            await meter.step("cancel", lambda: commands.cancel(world.store, G, None, actor="ana", reason="no"))
+            await meter.step("tick: cancels", lambda: world.authority.tick(0))
+        await raw.flushall()
+    return meter
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("leg", "is_open"), [(LEGS[0], False), (LEGS[1], True)], ids=[f"loaded-{LEGS[0]}", f"open-{LEGS[1]}"]
+)
+async def test_br_43_no_call_does_more_inside_where_200_000_items_are_queued_than_where_200_are(
+    leg: str, is_open: bool, running: Callable[[str], EmbeddedServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other half, a server that is held in a script, is in tests/system/test_store_faults.py."""
+    url = running(leg).url
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "CHUNK_ITEMS", 64)  # so that 200 are loaded in chunks too
+        few = await _measure(leg, url, FEW, is_open=is_open)
+    many = await _measure(leg, url, MANY, is_open=is_open)
+    differ = {name: (few.found[name], many.found[name]) for name in few.found if few.found[name] != many.found[name]}
+    assert differ == {}, "\n".join(f"{name}: {few} {many}" for name, (few, many) in differ.items())
+    only_open = {"add", "seal", "schedule", "fire"}
+    assert few.called >= library.DOORS.keys() - (set() if is_open else only_open) - ({"create"} if is_open else set())
