@@ -1,6 +1,6 @@
 """The wing of Missions: the client SDK and the `treadle` command."""
 
-from treadle.shared.errors import Expired
+from treadle.shared.errors import Expired, Misuse, Refused, Unavailable
 
 from .client import Client
 from .failures import Failure, JobCancelled, JobFailed, MissionFailed
@@ -19,9 +19,12 @@ __all__ = [
     "Mission",
     "MissionFailed",
     "MissionSpec",
+    "Misuse",
+    "Refused",
     "Retry",
     "SyncClient",
     "SyncJob",
     "SyncMission",
+    "Unavailable",
     "WorkSpec",
 ]

@@ -21,6 +21,7 @@ from .commands.doctor import doctor
 from .commands.enqueue import enqueue
 from .commands.listing import groups, missions, workers
 from .commands.pausing import pause, resume
+from .commands.results import results
 from .commands.schedules import schedules, unschedule
 from .commands.submit import submit
 from .commands.up import up
@@ -58,6 +59,7 @@ for command in (
     submit,
     enqueue,
     watch,
+    results,
     missions,
     workers,
     groups,

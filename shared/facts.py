@@ -144,6 +144,8 @@ class StuckFacts:
     """When it is tried again."""
     since_ms: int = 0
     """Since when it is parked; 0: not known here."""
+    digest: str = ""
+    """Of its inputs, where they were read: what kills its Workers can be known again."""
     type: str = ""
     """Of its last Evidence, where that was read."""
     text: str = ""

@@ -110,12 +110,13 @@ class Fleet:
         grace_s: float | None = None,
         program: tuple[str, ...] = ("-m", "treadle.worker.cli"),
         arguments: tuple[str, ...] = (),
+        **environment: str,
     ) -> Member:
         """One Worker more; it may not be ready yet."""
         name = name or f"w{len(self.members) + 1}"
         argv = [sys.executable, *program, "run", "--handlers", "fleet_handlers"]
         argv += ["--app-dir", str(TESTS), "--name", name, "--slots", str(self.slots if slots is None else slots)]
-        child, log = self.run([*argv, *arguments], ttl_s=ttl_s, grace_s=grace_s)
+        child, log = self.run([*argv, *arguments], ttl_s=ttl_s, grace_s=grace_s, **environment)
         self.members.append(Member(name, child, log))
         return self.members[-1]
 

@@ -1,25 +1,20 @@
 """`treadle-worker`: runs a Worker.
 
-Exit statuses: 0 stopped as asked, 1 something unforeseen, 2 something given is wrong or the store cannot be reached at the
-start, 4 replaced by a newer runtime of the same name, 128 + n ended by a second signal n.
+Exit statuses: 0 stopped as asked, 1 something unforeseen or a handler that ended the event loop, 2 something given is wrong
+or the store cannot be reached at the start, 4 replaced by a newer runtime of the same name, 128 + n ended by a second signal n.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
-import threading
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 import typer
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
 from treadle.shared.first_process import run_below_first_process
@@ -29,13 +24,13 @@ from treadle.shared.processes import follow_owner
 from treadle.shared.settings import Settings
 
 from .handlers import load
+from .process import Process
 from .worker import Replaced, Worker
 
 EXIT_MISUSE, EXIT_REPLACED = 2, 4
 END_S = 10.0
 """How long, beyond the grace and one lease TTL, giving back and unwinding may take."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-_log = logging.getLogger("treadle.worker")
 
 
 def _show_version(wanted: bool) -> None:
@@ -66,7 +61,7 @@ def run(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Works until SIGTERM or Ctrl-C; then handlers get TREADLE_GRACE_S to reach a safe point. A second signal ends at once."""
-    worker: Worker | None = None
+    process: Process | None = None
     try:
         _configure_logging(log_level)
         settings = Settings(url=url, slots=slots)
@@ -82,7 +77,8 @@ def run(
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,
         )
-        anyio.run(_until_stopped, worker, settings.grace_s + settings.lease_ttl_s + END_S)
+        process = Process(worker, patience_s=settings.grace_s + settings.lease_ttl_s + END_S)
+        process.work()
     except Replaced as replaced:
         _fail(str(replaced), EXIT_REPLACED)
     except Misuse as misuse:
@@ -92,51 +88,8 @@ def run(
     except TreadleError as error:
         _fail(str(error), 1)
     finally:
-        if worker is not None and worker.threads_left:
-            _leave_threads(worker.threads_left, sys.exc_info()[1])
-
-
-async def _until_stopped(worker: Worker, patience_s: float) -> None:
-    """Runs it; the first signal stops it, a second ends this process at once, and so does patience that is over.
-
-    Not by the event loop's own signal handling: a handler that blocks the loop would keep both from being heard.
-    """
-    loop = asyncio.get_running_loop()
-    heard: list[int] = []
-    told = threading.Event()
-    threading.Thread(target=_insist, args=(told, patience_s), name="treadle-insist", daemon=True).start()
-
-    def stop() -> None:
-        _log.info("stopping: nothing more is taken, handlers may reach a safe point; once more ends at once")
-        worker.stop()
-
-    def on_signal(number: int, _frame: object) -> None:
-        heard.append(number)
-        if len(heard) > 1:
-            os._exit(128 + number)
-        told.set()
-        loop.call_soon_threadsafe(stop)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
-    await worker.run()
-
-
-def _insist(told: threading.Event, patience_s: float) -> None:
-    """Ends this process where a handler will neither return nor be cancelled: its work was given back or lapses."""
-    told.wait()
-    time.sleep(patience_s)
-    os.write(2, b"treadle-worker: a handler will not end; ended without it, its item goes on elsewhere\n")
-    os._exit(1)
-
-
-def _leave_threads(count: int, error: BaseException | None) -> None:
-    """Ends this process at once where sync handlers will not end: their items went on elsewhere, or failed by their time."""
-    if error is None or isinstance(error, SystemExit):
-        _log.warning("ended without %d threads of handlers that would not end", count)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(error.code if error is not None and isinstance(error.code, int) else 0)
+        if process is not None and process.left:
+            process.leave(sys.exc_info()[1])
 
 
 def _default_name() -> str:

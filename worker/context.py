@@ -32,41 +32,51 @@ class AnyContext(Protocol):
     @property
     def mission(self) -> str:
         """The Mission's id as its submitter wrote it."""
+        ...
 
     @property
     def item(self) -> str:
         """The WorkItem's id as its submitter wrote it."""
+        ...
 
     @property
     def worker(self) -> str:
         """The name of the Agent this run belongs to."""
+        ...
 
     @property
     def attempt(self) -> int:
         """Which lease of this WorkItem this run holds: 1 at the first, one more after each crash, yield, return or failure."""
+        ...
 
     @property
     def inputs(self) -> dict[str, Any]:
         """What the submitter gave, as plain data; the handler's second argument is it, or its type's value of it."""
+        ...
 
     @property
     def results(self) -> Mapping[str, Any]:
         """The results of the items named in `after`, by their ids."""
+        ...
 
     @property
     def checkpoint_state(self) -> dict[str, Any]:
         """What the last saved `checkpoint` of this WorkItem held, by whichever Worker; {} at the first run."""
+        ...
 
     @property
     def cancelled(self) -> bool:
         """Whether this run's lease is lost: nothing it does from here on will be accepted."""
+        ...
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """A logger that names the Mission, the WorkItem and the attempt."""
+        ...
 
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
         """Say how far this run is; never waits. Logged at debug level; not stored, nothing else shows it yet."""
+        ...
 
 
 class Context(AnyContext, Protocol):
@@ -77,6 +87,7 @@ class Context(AnyContext, Protocol):
 
         Idempotent: repeating it with the same state changes nothing. It does not return where the run ends here.
         """
+        ...
 
 
 class SyncContext(AnyContext, Protocol):
@@ -87,3 +98,4 @@ class SyncContext(AnyContext, Protocol):
 
         A thread cannot be stopped from outside: this call is the one place where a stopped run ends.
         """
+        ...

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import anyio.from_thread
 from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
+from treadle.shared.errors import Misuse
 from treadle.shared.names import name_of
 from treadle.shared.store import Save, Yield
 
@@ -27,6 +29,7 @@ class _RunContext:
         self._inputs = inputs
         self._state = state
         self._results = results
+        self._pid = os.getpid()
         self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": run.name})
 
     @property
@@ -68,6 +71,16 @@ class _RunContext:
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
         self._logger.debug("progress %g of %g %s", done, total, printable(note))
 
+    def _check_process(self) -> None:
+        """Misuse in a process that the handler forked: its copies of the Worker's connections are not its own."""
+        if os.getpid() != self._pid:
+            raise Misuse(
+                f"checkpoint of {self._run.name}: called in a forked process; only the Worker's own process can save"
+            )
+
+    def _stopped(self) -> Stopped:
+        return Stopped(f"the run of {self._run.name} is over ({self._run.end or 'its end is recorded'})")
+
     async def _save(self, state: dict[str, Any]) -> None:
         run = self._run
         raw = codec.pack(state, field="checkpoint", limit=codec.CHECKPOINT_MAX)
@@ -92,6 +105,10 @@ class SlotContext(_RunContext):
 
     async def checkpoint(self, state: dict[str, Any]) -> None:
         """Stores `state`, then returns; or ends the run here, where yielding was asked or the lease is lost."""
+        self._check_process()
+        if self._run.has_returned:  # it was given up, or this is a task it left behind
+            await let_others_run()
+            raise self._stopped()
         await self._save(state)
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
@@ -102,6 +119,7 @@ class ThreadContext(_RunContext):
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         """As the other's, from the thread the handler was called in."""
+        self._check_process()
         self._raise_if_over()
         try:
             anyio.from_thread.run(self._save_while_it_counts, state)
@@ -116,9 +134,6 @@ class ThreadContext(_RunContext):
     def _raise_if_over(self) -> None:
         if self._run.is_over:
             raise self._stopped()
-
-    def _stopped(self) -> Stopped:
-        return Stopped(f"the run of {self._run.name} is over ({self._run.end or 'its end is recorded'})")
 
 
 class _RunLogger(logging.LoggerAdapter[logging.Logger]):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 from treadle.shared import codec
-from treadle.shared.errors import TreadleError
+from treadle.shared.errors import TreadleError, is_group
 
 from .context import Fail
 
@@ -22,6 +24,8 @@ LEAVES_MAX = 100
 _HERE = Path(__file__).parent  # unresolved, as frames have it
 _OURS = tuple(f"{folder}/" for folder in (_HERE, _HERE.parent / "shared"))
 _THEIRS = f"{_HERE / 'examples'}/"
+_LOOPS = tuple(f"{Path(module.__file__ or '').parent}/" for module in (asyncio, anyio))
+"""Where a handler waits, is cancelled or times out: the line that called them is the one that says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def failure_of(error: BaseException, *, retryable: bool, place: str = "") -> Fai
         retryable = all(_is_retryable(leaf) for leaf in said)
     first = leaves[0] if leaves else error
     text = _text(error)
-    if isinstance(error, BaseExceptionGroup):
+    if is_group(error):
         shown = [f"{_kind(leaf)}: {printable(_text(leaf), LINE_MAX)}" for leaf in leaves[:LEAVES_SHOWN_MAX]]
         if len(leaves) > LEAVES_SHOWN_MAX:
             shown.append(f"and {len(leaves) - LEAVES_SHOWN_MAX} more")
@@ -110,7 +114,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
     while waiting and seen < LEAVES_MAX:
         seen += 1
         one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
+        if is_group(one):
             waiting += reversed(one.exceptions[:LEAVES_MAX])
         else:
             yield one
@@ -121,7 +125,15 @@ def _is_retryable(fail: Fail) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised: the last line of its traceback that is not ours."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    theirs = [(name, line) for name, line in frames if name.startswith(_THEIRS) or not name.startswith(_OURS)]
-    return f"{theirs[-1][0]}:{theirs[-1][1]}" if theirs else ""
+    """Where it was raised: the last line of its traceback that is neither ours nor the event loop's."""
+    tracebacks = [one.__traceback__ for one in (error, error.__cause__) if one is not None]
+    for trace in tracebacks:  # what a StopIteration was turned into has no line of the handler, its cause has
+        frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
+        theirs = [(name, line) for name, line in frames if _is_theirs(name)]
+        if theirs:
+            return f"{theirs[-1][0]}:{theirs[-1][1]}"
+    return ""
+
+
+def _is_theirs(file: str) -> bool:
+    return file.startswith(_THEIRS) or not file.startswith((*_OURS, *_LOOPS))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call, Form, is_form
@@ -93,6 +93,7 @@ class AsyncMarked(Protocol[P, Inputs_contra, R]):
 
     def spec(self, *args: P.args, **fields: P.kwargs) -> Call[R]:
         """One piece of work for it, to be submitted; its fields are those of the inputs' type."""
+        ...
 
 
 class SyncMarked(Protocol[P, Inputs_contra, R]):
@@ -102,6 +103,7 @@ class SyncMarked(Protocol[P, Inputs_contra, R]):
 
     def spec(self, *args: P.args, **fields: P.kwargs) -> Call[R]:
         """One piece of work for it, to be submitted; its fields are those of the inputs' type."""
+        ...
 
 
 class _Mark(Protocol):
@@ -177,7 +179,7 @@ def _annotations(function: Any) -> tuple[Any, Any]:
     """What the second parameter and the return value are declared as; Any where that is not said, or not known here."""
     inner = inspect.unwrap(function)
     names = list(inspect.signature(function).parameters)[1:2]
-    found = []
+    found: list[Any] = []
     for name in (*names, "return"):
         # One by one: a name that only type checkers import must not hide the other.
         said = getattr(inner, "__annotations__", {}).get(name, Any)
@@ -217,7 +219,7 @@ def _handlers_of(value: object) -> tuple[Handler, ...]:
         marks = vars(value).get(_MARK, ())
     except TypeError:  # has no __dict__: nothing can be registered on it
         return ()
-    return marks if isinstance(marks, tuple) else ()
+    return cast("tuple[Handler, ...]", marks) if isinstance(marks, tuple) else ()
 
 
 def load(module_name: str, app_dir: Path | None = None) -> dict[Capability, Handler]:

@@ -14,6 +14,8 @@ from treadle.shared.errors import Unavailable
 BACK_OFF_S = (0.05, 5.0)
 """The first wait at most twice the one, none above the other: a lost reply is asked for again at once, and after an outage
 the Workers of a whole house come back over seconds."""
+HURRY_S = 1.0
+"""How long handlers may still take where there is no time for the grace."""
 _log = logging.getLogger("treadle.worker")
 _T = TypeVar("_T")
 
@@ -23,6 +25,8 @@ class Patience:
 
     def __init__(self, stop: anyio.Event, chance: random.Random) -> None:
         self.stop = stop
+        self.hurry = anyio.Event()
+        """Set where there is no time for the grace."""
         self._chance = chance
 
     def nonce(self) -> str:

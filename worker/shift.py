@@ -20,7 +20,7 @@ from treadle.shared.model import Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
-from .patience import Patience
+from .patience import HURRY_S, Patience
 from .renewal import RenewalThread, Report, renew_due
 from .run import End, Run
 from .slot import carry_out as carry_out
@@ -187,6 +187,8 @@ class Shift:
             self._asked_s.setdefault(turn.partition, anyio.current_time())
         answers = await self._authority.turns(self._tenure.session, turns)
         fault: TreadleError | None = None
+        for turn in (turn for turn, answer in zip(turns, answers, strict=True) if not isinstance(answer, TreadleError)):
+            self._tenure.vacate(turn)
         for turn, answer in zip(turns, answers, strict=True):
             if isinstance(answer, TreadleError):
                 fault = answer
@@ -390,11 +392,14 @@ class Shift:
         self._ring()
 
     async def _grace(self) -> None:
-        await anyio.sleep(self._terms.grace_s)
+        grace_s = self._terms.grace_s
+        with anyio.move_on_after(grace_s):
+            await self._patience.hurry.wait()
+            grace_s = HURRY_S
+            await anyio.sleep(grace_s)
         runs = list(self._tenure.runs.values())
         if runs:
-            names = ", ".join(run.name for run in runs)
-            _log.warning("the grace of %g s is over, cut off and given back: %s", self._terms.grace_s, names)
+            _log.warning("the grace of %g s is over, cut off: %s", grace_s, ", ".join(run.name for run in runs))
         for run in runs:
             run.stop(End.RETURNED)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Misuse
+from treadle.shared.errors import Corrupt, Expired, Misuse
 from treadle.shared.inputs import plain
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.names import name_of
@@ -22,6 +22,7 @@ from .failures import Failure, failure_of, traceback_of
 from .run import Bodies as Bodies
 from .run import End
 from .run import Run as Run
+from .tasks import TaskErrand
 from .threads import Errand
 
 _log = logging.getLogger("treadle.worker")
@@ -69,7 +70,7 @@ class _Attempt:
     def __init__(self, run: Run) -> None:
         self.ending: Operation | None = None
         self.failure: Failure | None = None
-        self.errand: Errand | None = None
+        self.errand: Errand | TaskErrand | None = None
         self._run = run
 
     async def make(self, found: list[bytes | None]) -> None:
@@ -82,14 +83,15 @@ class _Attempt:
             self._fail(error, retryable=False)
             return
         limit = anyio.CancelScope()
+        result: Any = None
+        threads, call = run.desk.threads, partial(run.handler.function, context, inputs)
+        threads.at_work.append(run.name)
         try:
-            if run.handler.is_sync:
-                threads = run.desk.threads
-                self.errand = Errand(threads, run.name, partial(run.handler.function, context, inputs))
-                limiter = await threads.admit(run.name)
-                work = self.errand.run(limiter)
-            else:
-                work = run.handler.function(context, inputs)
+            limiter = await threads.admit(run.name)
+            self.errand = (
+                Errand(threads, run.name, call) if run.handler.is_sync else TaskErrand(threads, run.name, call)
+            )
+            work = self.errand.run(limiter) if isinstance(self.errand, Errand) else self.errand.run()
             limit.deadline = anyio.current_time() + timeout_s
             with limit:
                 result = await work
@@ -107,6 +109,8 @@ class _Attempt:
                 self._fail(_over_time(timeout_s), retryable=True)
             else:
                 self._submit(result)
+        finally:
+            threads.at_work.remove(run.name)
 
     def _submit(self, result: Any) -> None:
         try:
@@ -138,7 +142,7 @@ def _timeout_s(run: Run) -> float:
     if not run.grant.contract:
         return math.inf
     contract = codec.unpack(run.grant.contract, what=f"contract of {run.name}")
-    timeout_s = contract.get("timeout_s", math.inf) if isinstance(contract, dict) else None
+    timeout_s = cast("dict[str, object]", contract).get("timeout_s", math.inf) if isinstance(contract, dict) else None
     if not isinstance(timeout_s, int | float) or not timeout_s > 0:
         raise Corrupt(f"contract of {run.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
     return float(timeout_s)
@@ -150,6 +154,13 @@ def _pack_result(result: Any) -> bytes:
     except Misuse:
         # Only now: most results are plain, and looking through them costs more than packing.
         return codec.pack(plain(result), field="result", limit=codec.RESULT_MAX)
+
+
+def _gone(name: str) -> Expired:
+    return Expired(
+        f"the result of {name!r}, which this item comes after, was kept for its time and is gone; submit both again, or "
+        "keep results longer (keep_results_s)"
+    )
 
 
 def _wanted(grant: Grant) -> list[tuple[GroupId, ItemId, str]]:
@@ -165,10 +176,11 @@ def _given(run: Run, found: list[bytes | None]) -> tuple[SlotContext | ThreadCon
     if grant.checkpoint_number and (raw := found[-1]) is not None:
         state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
         run.checkpoint_digest = codec.digest(raw)
-    results = {
-        name_of(other): None if raw is None else codec.unpack(raw, what=f"result of {name_of(other)}")
-        for other, raw in zip(grant.after, found, strict=False)
-    }
+    results: dict[str, object] = {}
+    for other, raw in zip(grant.after, found, strict=False):
+        if raw is None:
+            raise _gone(name_of(other))
+        results[name_of(other)] = codec.unpack(raw, what=f"result of {name_of(other)}")
     inputs = cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}"))
     kind = ThreadContext if run.handler.is_sync else SlotContext
     form = run.handler.inputs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import anyio
@@ -33,9 +33,10 @@ READY_WITHIN_S = 60.0
 class WorkerHandle:
     """A Worker that was started. `await` it to have it ready; without that it gets ready while the test waits."""
 
-    def __init__(self, kit: Kit, seat: Seat, worker: Worker, task: asyncio.Task[None]) -> None:
+    def __init__(self, kit: Kit, seat: Seat, worker: Worker, task: asyncio.Task[None], *, patience_s: float) -> None:
         self.name = seat.name
         self._kit, self._seat, self._worker, self._task = kit, seat, worker, task
+        self._patience_s = patience_s
 
     def __repr__(self) -> str:
         return f"<Worker {self._seat.shown}>"
@@ -67,8 +68,7 @@ class WorkerHandle:
         if not self.is_alive:
             return
         self._worker.stop()
-        terms = self._worker._terms
-        with anyio.fail_after(terms.grace_s + terms.lease_ttl_ms / 1000 + READY_WITHIN_S):
+        with anyio.fail_after(self._patience_s):
             await asyncio.wait([self._task])
 
     async def _ready(self) -> WorkerHandle:
@@ -141,12 +141,12 @@ class Workers:
                 seat.error = error
 
         task.add_done_callback(over)
-        return WorkerHandle(kit, seat, worker, task)
+        return WorkerHandle(kit, seat, worker, task, patience_s=grace_s + lease_ttl_s + READY_WITHIN_S)
 
 
 def _check(field: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
-    kind: Any = int if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if number is None or (whole and not isinstance(number, int)) or not low <= number <= high:
         raise Misuse(f"treadle_worker: {field} is {value!r}, must be {low:g} to {high:g}")
 
 
@@ -156,11 +156,12 @@ def handlers_of(given: object) -> dict[Capability, Handler]:
         found, module = collect(given), given.__name__
     else:
         made = ModuleType("handlers")
-        named = given if isinstance(given, Mapping) else {"handler": given}
+        mapping = _mapping(given)
+        named = {"handler": given} if mapping is None else mapping
         for number, (capability, function) in enumerate(named.items()):
-            setattr(made, f"handler_{number}", _marked(given, capability, function))
+            setattr(made, f"handler_{number}", _marked(capability, function, is_one_of_many=mapping is not None))
         found, module = collect(made), "handlers"
-        for capability in given if isinstance(given, Mapping) else ():
+        for capability in mapping or ():
             if capability not in found:
                 raise Misuse(f"handlers: the function under {capability!r} is the handler of another capability")
     if not found:
@@ -171,11 +172,15 @@ def handlers_of(given: object) -> dict[Capability, Handler]:
     return found
 
 
-def _marked(given: object, capability: object, function: Any) -> Any:
+def _mapping(given: object) -> Mapping[object, object] | None:
+    return cast("Mapping[object, object]", given) if isinstance(given, Mapping) else None
+
+
+def _marked(capability: object, function: Any, *, is_one_of_many: bool) -> Any:
     """A handler as it is; a plain function of a mapping as the handler of its capability, itself unchanged."""
     probe = ModuleType("handlers")
-    probe.function = function  # type: ignore[attr-defined]
-    if collect(probe) or not isinstance(given, Mapping):
+    vars(probe)["function"] = function
+    if collect(probe) or not is_one_of_many:
         return function
     if not callable(function) or not isinstance(capability, str):
         raise Misuse(f"handlers: {capability!r}: {function!r} is no mapping of a capability to a function")
@@ -195,7 +200,7 @@ def _marked(given: object, capability: object, function: Any) -> Any:
 
 
 @contextmanager
-def _gated(kit: Kit) -> Iterator[None]:
+def _gated(kit: Kit) -> Generator[None]:
     """Every handler run passes the kit's gate first, and is known to its seat while it goes on."""
 
     async def gated(run: Run, *given: Any) -> None:

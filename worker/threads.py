@@ -9,19 +9,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
 from treadle.shared.errors import Misuse
 
+from .forks import end_if_forked
+
 UNWIND_S = 1.0
-"""How long the thread of a run that is over may take to end before its slot is free all the same."""
+"""How long the thread or task of a run that is over may take to end before its slot is free all the same."""
 GIVEN_UP_PER_SLOT = 2
 _log = logging.getLogger("treadle.worker")
+
+
+class Straggler(Protocol):
+    """A handler that runs on although its run is over."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
 
 
 class Threads:
@@ -32,34 +45,37 @@ class Threads:
         self._given_up_max = GIVEN_UP_PER_SLOT * slots
         self._limiter: anyio.CapacityLimiter | None = None
         self._freed = anyio.Event()
-        self.given_up: set[Errand] = set()
-        """Threads still running for runs that are over."""
+        self.at_work: list[str] = []
+        """The runs whose handlers are called now."""
+        self.given_up: set[Straggler] = set()
+        """Threads and tasks still running for runs that are over."""
 
     async def admit(self, name: str) -> anyio.CapacityLimiter:
-        """Waits until a thread may be started; the limiter for it."""
+        """Waits until a handler may be started; the limiter for its thread."""
         if len(self.given_up) >= self._given_up_max:
             stuck = ", ".join(sorted(errand.name for errand in self.given_up))
-            _log.warning("%s waits: threads of runs that are over will not end (%s)", name, stuck)
+            _log.warning("%s waits: handlers of runs that are over will not end (%s)", name, stuck)
         while len(self.given_up) >= self._given_up_max:
             await self._freed.wait()
         if self._limiter is None:  # inside the event loop only
             self._limiter = anyio.CapacityLimiter(self._slots)
         return self._limiter
 
-    def give_up(self, errand: Errand) -> None:
-        """Goes on without a thread that does not end."""
+    def give_up(self, errand: Straggler) -> None:
+        """Goes on without a thread or a task that does not end."""
         self.given_up.add(errand)
         _log.warning(
-            "%s: its thread is given up, %d so far; it ends at its next checkpoint or by itself",
+            "%s: its %s is given up, %d so far; it ends at its next checkpoint or by itself",
             errand.name,
+            errand.kind,
             len(self.given_up),
         )
 
-    def ended(self, errand: Errand) -> None:
-        """The thread of an errand is free again."""
+    def ended(self, errand: Straggler) -> None:
+        """The thread or task of an errand is free again."""
         if errand in self.given_up:
             self.given_up.discard(errand)
-            _log.info("%s: the thread that was given up has ended", errand.name)
+            _log.info("%s: the %s that was given up has ended", errand.name, errand.kind)
             self._freed.set()
             self._freed = anyio.Event()
 
@@ -67,10 +83,13 @@ class Threads:
 class Errand:
     """One call of a sync handler, in a thread."""
 
+    kind = "thread"
+
     def __init__(self, threads: Threads, name: str, function: Callable[[], Any]) -> None:
         self.name = name
         self._threads = threads
         self._function = function
+        self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._is_claimed = False
@@ -99,7 +118,10 @@ class Errand:
                 result.close()
                 raise Misuse("the handler is a plain function and returned a coroutine: write `async def`")
             return result
+        except StopIteration as error:  # no coroutine may raise it: it would become an error of another line
+            raise RuntimeError("the handler raised StopIteration") from error
         finally:
+            end_if_forked(self._pid, self.name)
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._has_ended)
 

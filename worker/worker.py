@@ -63,13 +63,23 @@ class Worker:
         self._stop = anyio.Event()
         self._patience = Patience(self._stop, random.Random(seed))
 
-    def stop(self) -> None:
-        """Asks it to take nothing more, to let handlers reach a safe point within the grace, and to return."""
+    def stop(self, *, hurry: bool = False) -> None:
+        """Asks it to take nothing more, to let handlers reach a safe point within the grace, and to return.
+
+        `hurry`: within a second, whatever the grace is.
+        """
         self._stop.set()
+        if hurry:
+            self._patience.hurry.set()
 
     @property
-    def threads_left(self) -> int:
-        """Threads of sync handlers that still run although their runs are over: the process ends when they do."""
+    def running(self) -> tuple[str, ...]:
+        """The runs whose handlers are called now, as MISSION/ITEM."""
+        return tuple(self._terms.threads.at_work)
+
+    @property
+    def handlers_left(self) -> int:
+        """Handlers that still run although their runs are over: threads and tasks that would not end."""
         return len(self._terms.threads.given_up)
 
     async def run(self) -> None:

@@ -255,7 +255,8 @@ def parked(
 
     They seem to kill their Workers. `treadle retry MISSION/ITEM` offers one again, `treadle cancel MISSION/ITEM` ends it.
 
-    --json: {"now_ms", "items": [{"mission", "item", "account", "capability", "held", "lost_runs", "since_ms"}]}
+    --json: {"now_ms", "items": [{"mission", "item", "account", "capability", "held", "lost_runs", "since_ms",
+    "digest"}]}; digest: of its inputs
     """
 
     async def read(store: Store) -> tuple[int, list[StuckFacts]]:
@@ -263,7 +264,7 @@ def parked(
 
     now_ms, found = with_store(url, prefix, read)
     if as_json:
-        names = ("mission", "item", "account", "capability", "held", "lost_runs", "since_ms")
+        names = ("mission", "item", "account", "capability", "held", "lost_runs", "since_ms", "digest")
         document({"now_ms": now_ms, "items": [{name: getattr(one, name) for name in names} for one in found]})
         return
     if not found:
@@ -271,13 +272,13 @@ def parked(
         return
     columns = [
         *(Column("ITEM"), Column("CAPABILITY"), Column("ACCOUNT"), Column("HELD")),
-        *(Column("LOST RUNS", right=True), Column("SINCE", right=True)),
+        *(Column("LOST RUNS", right=True), Column("SINCE", right=True), Column("INPUTS", is_extra=True)),
     ]
     rows = (
         *(
             (
                 *(f"{one.mission}/{one.item}", one.capability, one.account, one.held, one.lost_runs),
-                f"{span(now_ms - one.since_ms)} ago",
+                *(f"{span(now_ms - one.since_ms)} ago", one.digest[:12]),
             )
             for one in found
         ),

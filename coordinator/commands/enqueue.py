@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -17,7 +16,7 @@ from ..core.moments import moment
 from ..core.readable import safe
 from .opening import with_client
 from .options import AsJson, Prefix, Timeout, Url, whole
-from .output import document, note, say
+from .output import document, note, plain, say
 
 Capability = Annotated[str, typer.Argument(help="What is to be done: the name of a handler.", show_default=False)]
 
@@ -94,20 +93,6 @@ def enqueue(
             say(json.dumps(plain(result)))
 
     with_client(url, prefix, work)
-
-
-def plain(value: object) -> Any:
-    """A result as JSON has it: bytes as text where they are UTF-8, else as hexadecimal digits; times in ISO 8601."""
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in cast("dict[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in cast("Sequence[object]", value)]
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value.hex()
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _inputs(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -130,3 +130,17 @@ def note(text: str) -> None:
 def document(value: dict[str, Any]) -> None:
     """The answer as one JSON object on one line; ASCII, so that no name in it can steer a terminal."""
     print(json.dumps(value), flush=True)
+
+
+def plain(value: object) -> Any:
+    """A result as JSON has it: bytes as text where they are UTF-8, else as hexadecimal digits; times in ISO 8601."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in cast("Sequence[object]", value)]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

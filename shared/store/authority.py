@@ -145,7 +145,9 @@ class Authority:
         envelope = Envelope.parse(reply[0])
         for halted in reply[3].decode().split():
             group, _, why = halted.partition("=")
-            _log.error("group %s is halted (%s): nothing of it is taken any more; other Groups go on", shown(group), why)
+            _log.error(
+                "group %s is halted (%s): nothing of it is taken any more; other Groups go on", shown(group), why
+            )
         if reply[2]:
             envelope = await fire_due(self.store, parse_due(reply[2]), envelope)
         return envelope, int(reply[1])

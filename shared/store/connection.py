@@ -7,14 +7,17 @@ off here, and our callers repeat a call byte for byte under its action id instea
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeVar, cast
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -30,6 +33,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.retry import Retry
+from redis.utils import HIREDIS_AVAILABLE
 
 from ..errors import Backpressure, Misuse, ReplyLost, StoreChanged, TreadleError, Unavailable, refusal
 from ..settings import safe_url
@@ -102,6 +106,9 @@ class RedisEndpoint:
 
     url: str
 
+    def __repr__(self) -> str:
+        return f"RedisEndpoint({self.shown!r})"
+
     @property
     def shown(self) -> str:
         return safe_url(self.url)
@@ -115,7 +122,7 @@ class RedisEndpoint:
                 answers.append(await connection.read_response())
             seen(_lineage(*answers))
 
-        return _parse(
+        client = _parse(
             self.url,
             lambda url: redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped keywords
                 url,
@@ -126,6 +133,9 @@ class RedisEndpoint:
                 redis_connect_func=connected,
             ),
         )
+        if HIREDIS_AVAILABLE:
+            client.connection_pool.connection_class = _packing(client.connection_pool.connection_class)
+        return client
 
     def sync_client(self, *, timeout_s: float, seen: Seen) -> Any:
         def connected(connection: Any) -> None:
@@ -149,14 +159,29 @@ class RedisEndpoint:
         )
 
 
+@cache
+def _packing(connection: type[Any]) -> type[Any]:
+    """The same connection, its commands packed by hiredis: redis-py's asyncio ones pack argument by argument in Python."""
+    packer = cast("Any", HiredisRespSerializer)
+
+    def pack_command(_: object, *arguments: object) -> list[bytes]:
+        return cast("list[bytes]", packer().pack(*arguments))
+
+    return type("Packing", (connection,), {"pack_command": pack_command})
+
+
 def _lineage(replication: bytes, server: bytes) -> Lineage:
     fields = dict(line.split(":", 1) for line in (replication + b"\r\n" + server).decode().splitlines() if ":" in line)
     return Lineage(fields["master_replid"], fields["run_id"])
 
 
+_READS_TEXT = re.compile(r"(?<=[?&])(?:decode_responses|encoding|encoding_errors|protocol)=[^&]*&?")
+"""Options of a URL that go before ours, and would have text or RESP3's forms read where bytes are kept (BR-63)."""
+
+
 def _parse(url: str, make: Callable[[str], Any]) -> Any:
     try:
-        return make(url)
+        return make(_READS_TEXT.sub("", url))
     except (ValueError, RedisError) as error:
         raise Misuse(
             f"TREADLE_URL: {safe_url(url)!r} is no store address ({error}); use redis://, rediss:// or unix://"

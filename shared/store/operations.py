@@ -160,11 +160,12 @@ class Turn:
 
     def arguments(self, session: Session) -> Arguments:
         """The arguments of `turn.lua`."""
-        rest: Arguments = [self.slots, self.ahead, self.token, len(self.cursors)]
+        plain: Arguments = [self.slots, self.ahead, self.token, len(self.cursors)]
         for group, seq in self.cursors:
-            rest += [group, seq]
+            plain += (group, seq)
         for operation in self.operations:
-            rest += _arguments(operation)
-        digest = codec.digest(b"\0".join(part if isinstance(part, bytes) else str(part).encode() for part in rest))
+            plain += _arguments(operation)
+        rest = [part if isinstance(part, bytes) else str(part).encode() for part in plain]
+        digest = codec.digest(b"\0".join(rest))
         head: Arguments = [session.replid, session.agent, session.epoch, session.lease_ttl_ms, self.partition]
         return [*head, self.lane, self.number, digest, *rest]

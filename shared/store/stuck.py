@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import codec
 from ..facts import FailureFacts, StuckFacts
 from ..model import Capability, GroupId, ItemId, ItemState
 from ..names import name_of
@@ -29,11 +30,22 @@ async def failures(store: Store, group: GroupId, *, most: int) -> list[FailureFa
 
 
 async def parked(store: Store, *, most: int = 1000) -> list[StuckFacts]:
-    """Parked items, the longest parked first."""
+    """Parked items, the longest parked first, each with the digest of its inputs."""
     found: list[StuckFacts] = []
     for partition in range(store.partitions):
         found += await store.run(_parked, store.base(partition), most)
-    return sorted(found, key=lambda one: (one.since_ms, one.mission, one.item))[:most]
+    listed: list[StuckFacts] = []
+    for one in sorted(found, key=lambda one: (one.since_ms, one.mission, one.item))[:most]:
+        inputs = await store.run(_inputs, store.base(store.partition_of(one.group)), one.group, one.token)
+        listed.append(replace(one, digest=codec.digest(inputs)))
+    return listed
+
+
+async def _inputs(client: Any, base: str, group: GroupId, item: ItemId) -> bytes:
+    """As they are stored: with the item where they are short, else beside it."""
+    short: bytes | None = await client.hget(keys.item(base, group, item), "in")
+    long: bytes | None = await client.get(keys.body(base, group, item, "in")) if short is None else None
+    return short or long or b""
 
 
 async def stuck(store: Store, *, states: frozenset[str], with_type: bool) -> AsyncIterator[list[StuckFacts]]:

@@ -211,6 +211,12 @@ async def _replaced(world: World) -> Hand:
     return old
 
 
+@refusal("open_session", "AUTH_STALE_SESSION")
+async def an_opening_that_was_overtaken_comes_again(world: World) -> Call:
+    await _replaced(world)
+    return plain(world, "open_session", world.store.replid, "worker-1", "old")
+
+
 @refusal("install_session", "AUTH_STALE_SESSION")
 async def an_older_epoch_is_installed(world: World) -> Call:
     await _replaced(world)

@@ -208,7 +208,8 @@ def allowed(calls: Sequence[Call]) -> set[str]:
     """The Events that the contracts of these functions, and of the operations in them, speak of."""
     listed = contracts()
     names = {call[0] for call in calls}
-    names |= {part for call in calls if call[0] == "turn" for part in call[2] if part in OPERATIONS}
+    parts = {part for call in calls if call[0] == "turn" for part in call[2]}
+    names |= {name for name in OPERATIONS if name.encode() in parts}
     return {event for name in names for event in listed[name].words("events")}
 
 

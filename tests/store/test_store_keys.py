@@ -72,9 +72,9 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         hand = await world.hand(agent, NARROW, WIDE, nonce=f"n{number}")
         one = await _worked_on(world, hand, group)
         if number % 6 == 2:
-            hand = await world.hand(agent, NARROW, nonce="hasty", ttl_ms=50)
+            hand = await world.hand(agent, NARROW, nonce=f"hasty{number}", ttl_ms=50)
         elif number % 3 == 0:
-            hand = await world.hand(agent, NARROW, nonce="next")
+            hand = await world.hand(agent, NARROW, nonce=f"next{number}")
         partition = world.store.partition_of(group)
         for what in (f"account:{name}", f"mission:{name}", f"capability:{NARROW}"):
             await pause(world.store, what, actor=name)
@@ -85,7 +85,7 @@ async def a_bit_of_everything(world: World, names: Sequence[str] = HOSTILE) -> N
         if number % 6 == 2:
             await world.pass_ms(51)
             await world.authority.tick(partition)
-            hand = await world.hand(agent, NARROW, nonce="calm")
+            hand = await world.hand(agent, NARROW, nonce=f"calm{number}")
         elif number % 3 == 1:
             await hand.do(a_release(one), partition=partition)
         if number % 3 == 1 or number % 6 == 2:

@@ -94,6 +94,8 @@ async def test_json_has_just_the_keys_that_help_names(run: Commands, fleet: Flee
         "why": run("why", "m/a", "--json"),
         "doctor": run("doctor", "--json"),
     }
+    found = run("results", "m", "a", "--json").document()
+    assert found.keys() | {"results"} == documented("results")
     for command, ran in answers.items():
         assert keys_of(json.loads(ran.stdout)) == documented(command), command
     lines = [json.loads(line) for line in run("watch", "m", "--json").stdout.splitlines()]
@@ -115,6 +117,23 @@ async def test_submit_waits_and_says_how_it_ended(run: Commands, fleet: Fleet) -
     slow = mission("slow", item("a", capability="nobody.has.it"))
     ran = run("submit", "-", "--wait", "--timeout", "0.7", stdin=slow, status=1)
     assert "not ended within 0.7 s; it goes on: treadle watch slow" in ran.stderr
+
+
+async def test_results_are_printed_for_people_and_programs(run: Commands, fleet: Fleet) -> None:
+    await fleet.ready(fleet.start())
+    run("submit", "-", "--wait", stdin=mission("m", item("a"), item("b", after=["a"])))
+    said = run("results", "m", "--json").document()
+    assert (said["mission"], list(said["results"])) == ("m", ["a", "b"])
+    assert run("results", "m").stdout.splitlines()[0] == f"a  {json.dumps(said['results']['a'])}"
+    assert json.loads(run("results", "m", "b").stdout) == said["results"]["b"]
+    one = run("results", "m", "b", "--json").document()
+    assert one == {"mission": "m", "item": "b", "result": said["results"]["b"]}
+    run("submit", "-", "--wait", stdin=mission("bad", item("a", inputs={"steps": "none"}, retry=0)), status=1)
+    assert "bad" in run("results", "bad", status=1).stderr
+    assert "is failed: treadle why says more" in run("results", "bad", "a", status=1).stderr
+    run("submit", "-", stdin=mission("slow", item("a", capability="nobody.has.it")))
+    assert "has not ended" in run("results", "slow", "--timeout", "0.2", status=1).stderr
+    assert "not in this store" in run("results", "m", "c", status=1).stderr
 
 
 async def test_a_job_is_enqueued_waited_for_and_done_once(run: Commands, fleet: Fleet) -> None:

@@ -156,7 +156,7 @@ async def test_plain_functions_run_side_by_side_up_to_the_slots_and_never_block_
         assert set((await ticking.results(timeout=10)).values()) == {2}
         release.set()
         assert await blocked.results(timeout=10) == {"b0": 1, "b1": 1}
-    assert worker.threads_left == 0
+    assert worker.handlers_left == 0
 
 
 async def test_a_stopped_worker_ends_a_plain_function_at_its_next_checkpoint_and_another_goes_on() -> None:
@@ -222,10 +222,10 @@ async def test_a_plain_function_whose_lease_is_lost_is_told_and_ends_at_its_next
             session = Session(AgentId("one"), 1, 500, (Capability("work"),), store.replid)
             await Authority(store).close_session(session)
             assert await mission.results(timeout=10) == {"a": 2}
-        assert worker.threads_left == 1
+        assert worker.handlers_left == 1
         assert "m/a: its thread is given up, 1 so far" in caplog.text
         release.set()
-        await until(lambda: worker.threads_left == 0, description="the thread has ended")
+        await until(lambda: worker.handlers_left == 0, description="the thread has ended")
     assert told == [True, "out"]
 
 
@@ -275,7 +275,7 @@ async def test_a_run_that_takes_longer_than_its_time_out_fails_with_it_and_the_s
         assert await quick.results(timeout=5) == {"b": 7}
         release.set()
         await until(lambda: stopped, description="the handler was told")
-        await until(lambda: worker.threads_left == 0, description="no thread is left")
+        await until(lambda: worker.handlers_left == 0, description="no thread is left")
     assert stopped[0] == ("CancelledError" if kind == "async" else "Stopped")
     warned = [line for line in caplog.text.splitlines() if "m/a: failed after 0.2" in line]
     assert len(warned) >= 1
@@ -320,7 +320,7 @@ async def test_no_more_threads_are_given_up_than_two_a_slot(
         )
         assert sorted(begun[:2]) == ["a0", "a1"]
         assert len(begun) == 2
-        assert worker.threads_left == 2
+        assert worker.handlers_left == 2
         release.set()
         await until(lambda: "b" in begun, description="it goes on")
 
@@ -416,6 +416,6 @@ async def test_the_end_of_the_grace_says_whom_it_cuts_off(
         async with at_work(worker):
             await client.submit(spec(item("a"), item("b")))
             await until(lambda: len(begun) == 2, description="both run")
-        assert "the grace of 0.2 s is over, cut off and given back: m/a, m/b" in caplog.text
+        assert "the grace of 0.2 s is over, cut off: m/a, m/b" in caplog.text
         assert len(await events(endpoint, K.RELEASED)) == 2
-    assert worker.threads_left == 2
+    assert worker.handlers_left == 2

@@ -128,14 +128,13 @@ def pending(member: Member) -> bool:
 IMPATIENT = "import treadle.worker.cli as cli; cli.END_S = 0.5; cli.main()"
 
 
-@pytest.mark.parametrize("capability", ["fleet.stubborn", "fleet.block"])
-async def test_a_handler_that_will_not_end_keeps_neither_its_item_nor_its_worker(
-    capability: str, fleet: Fleet, desk: Desk
+async def test_a_handler_that_blocks_the_event_loop_keeps_neither_its_item_nor_its_worker(
+    fleet: Fleet, desk: Desk
 ) -> None:
     fleet.grace_s = fleet.ttl_s = 0.5
     first = fleet.start("one", program=("-c", IMPATIENT))
     await fleet.ready()
-    await desk.submit("m", WorkSpec(id="a", capability=capability, inputs={"block_s": 3_600.0}))
+    await desk.submit("m", WorkSpec(id="a", capability="fleet.block", inputs={"block_s": 3_600.0}))
     await running(fleet, "a")
     fleet.start("two")
     status, took_s = ended(first, within_s=10)
@@ -198,8 +197,8 @@ async def test_a_plain_function_yields_at_its_checkpoint_and_one_that_reaches_no
     assert status == 0, first.tail()
     assert took_s < 10
     assert [line.item for line in fleet.lines(what="out")] == ["a"]
-    assert first.said("the grace of 1 s is over, cut off and given back: m/b")
-    assert first.said("ended without 1 threads of handlers that would not end")
+    assert first.said("the grace of 1 s is over, cut off: m/b")
+    assert first.said("ended without 1 handlers that would not end")
     assert {view.state for view in await desk.store.items(mission.group)} == {ItemState.OFFERED}
     assert not await desk.of_kind("m", K.LAPSED)
 

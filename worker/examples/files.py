@@ -69,7 +69,7 @@ async def merge_index(context: Context, inputs: dict[str, Any]) -> Shard:  # noq
 async def merge_audit(context: Context, inputs: dict[str, Any]) -> Shard:  # noqa: ARG001 - a merge has no inputs
     """The longest lines of all shards, all files with tabs, and the sums."""
     shards = list(context.results.values())
-    merged = {name: sum(shard[name] for shard in shards) for name, empty in EMPTY_AUDIT.items() if empty == 0}
+    merged: Shard = {name: sum(shard[name] for shard in shards) for name, empty in EMPTY_AUDIT.items() if empty == 0}
     longest = [line for shard in shards for line in shard["longest_lines"]]
     merged["longest_lines"] = sorted(longest, key=_line_order)[:LONGEST_KEPT]
     for name in ("files_with_tabs", "files_with_tabs_in_text_only"):

@@ -22,11 +22,13 @@ end
 -- How many values one command takes: `unpack` can hand over fewer than 8,000; even, so that pairs stay together.
 T.SLICE = 4000
 
--- Calls `command key value...` for a list of any length, in slices that `unpack` can take.
+-- Calls `command key value...` for a list of any length, in slices that `unpack` can take; the sum of the answers.
 function T.many(command, key, list)
+  local sum = 0
   for from = 1, #list, T.SLICE do
-    redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))
+    sum = sum + redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))
   end
+  return sum
 end
 
 function T.refuse(code, text)
@@ -47,7 +49,7 @@ function T.begin(keys, replid)
     return false, T.refuse('STORE_CHANGED', 'this partition was opened on server ' .. (meta[2] or 'none')
       .. ', the call names ' .. replid .. ': open a new session')
   end
-  S.incarnation, S.replid = meta[1], meta[2]
+  S.incarnation, S.replid, S.stamp = meta[1], meta[2], T.int(S.now)
   S.version, S.head = tonumber(meta[3] or '0'), tonumber(meta[4] or '0')
   S.flags, S.adopted = tonumber(meta[5] or '0'), tonumber(meta[6] or '0')
   return S
@@ -56,6 +58,6 @@ end
 -- What every reply begins with: the store's time, the earliest due time ('-' for none), directory version, incarnation.
 function T.envelope(S)
   local head = redis.call('ZRANGE', S.base .. '@due', 0, 0, 'WITHSCORES')
-  return T.int(S.now) .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
+  return S.stamp .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
     .. S.incarnation
 end
