@@ -52,9 +52,14 @@ function T.answer(S, short, asked)
   T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
   local reply = { envelope, short, table.concat(entries, '\n') }
   for group, id in string.gmatch('\n' .. short, '\n%+ (%S+) (%S+)') do
-    local short_bodies = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
-    reply[#reply + 1] = short_bodies[1] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
-    reply[#reply + 1] = short_bodies[2] or ''
+    local G = S.groups[group]
+    local it = G and G.items[id]
+    if not it then
+      local stored = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
+      it = { ['in'] = stored[1] or nil, ct = stored[2] or nil }
+    end
+    reply[#reply + 1] = it['in'] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
+    reply[#reply + 1] = it.ct or ''
   end
   return reply
 end

@@ -47,7 +47,7 @@ function T.begin(keys, replid)
     return false, T.refuse('STORE_CHANGED', 'this partition was opened on server ' .. (meta[2] or 'none')
       .. ', the call names ' .. replid .. ': open a new session')
   end
-  S.incarnation, S.replid = meta[1], meta[2]
+  S.incarnation, S.replid, S.stamp = meta[1], meta[2], T.int(S.now)
   S.version, S.head = tonumber(meta[3] or '0'), tonumber(meta[4] or '0')
   S.flags, S.adopted = tonumber(meta[5] or '0'), tonumber(meta[6] or '0')
   return S
@@ -56,6 +56,6 @@ end
 -- What every reply begins with: the store's time, the earliest due time ('-' for none), directory version, incarnation.
 function T.envelope(S)
   local head = redis.call('ZRANGE', S.base .. '@due', 0, 0, 'WITHSCORES')
-  return T.int(S.now) .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
+  return S.stamp .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
     .. S.incarnation
 end

@@ -7,32 +7,43 @@ local function open_logs(S)
     local event = G.events[1]
     if event and not G.fresh and not G.bad then
       local done = redis.pcall('XADD', S.base .. G.name .. ':log', 'NOMKSTREAM', T.int(G.seq + 1) .. '-0', 't',
-        T.int(S.now), 'k', event[1], 'i', event[2], 'b', event[3], 'd', event[4])
+        S.stamp, 'k', event[1], 'i', event[2], 'b', event[3], 'd', event[4])
       if type(done) == 'table' and done.err then G.bad = 'LOG_FOREIGN' elseif not done then G.bad = 'LOG_REBORN' end
     end
   end
 end
 
 local function append(S, G)
-  for i = G.fresh and 1 or 2, #G.events do
-    local event = G.events[i]
-    redis.call('XADD', S.base .. G.name .. ':log', T.int(G.seq + i) .. '-0', 't', T.int(S.now), 'k', event[1],
-      'i', event[2], 'b', event[3], 'd', event[4])
+  local call, key, stamp, seq, events = redis.call, G.key .. ':log', S.stamp, G.seq, G.events
+  for i = G.fresh and 1 or 2, #events do
+    local event = events[i]
+    call('XADD', key, T.int(seq + i) .. '-0', 't', stamp, 'k', event[1], 'i', event[2], 'b', event[3], 'd', event[4])
   end
+end
+
+-- Each field once: of an item that was planned for again and again, as one with many dependents.
+local function once(it)
+  local seen, puts = {}, {}
+  for i = 1, #it.puts, 2 do
+    local field = it.puts[i]
+    if not seen[field] and it[field] ~= nil then
+      puts[#puts + 1] = field
+      puts[#puts + 1] = it[field]
+    end
+    seen[field] = true
+  end
+  return puts
 end
 
 local function save_items(S, G)
   for id, it in pairs(G.items) do
     if it then
-      local set, gone = {}, {}
-      for field, value in pairs(it.set) do
-        set[#set + 1] = field
-        set[#set + 1] = value
+      local puts = it.puts
+      if #puts > 40 then puts = once(it) end
+      if #puts > 0 then redis.call('HSET', G.key .. ':i:' .. id, unpack(puts)) end
+      if it.gone then
+        for field in pairs(it.gone) do redis.call('HDEL', G.key .. ':i:' .. id, field) end
       end
-      for field in pairs(it.gone) do gone[#gone + 1] = field end
-      local key = S.base .. G.name .. ':i:' .. id
-      if #set > 0 then redis.call('HSET', key, unpack(set)) end
-      if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
     end
   end
   for key, bytes in pairs(G.bodies) do

@@ -33,7 +33,7 @@ end
 function T.group(S, name, seq, record, usage)
   local fields = T.words(record)
   local G = {
-    name = name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
+    name = name, key = S.base .. name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
     incarnation = fields[5], form = fields[6], grown = fields[6] == 'open' or fields[6] == 'sealed', usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
     parked = {}, rung = {}, doomed = {}, outs = {},
@@ -43,9 +43,9 @@ function T.group(S, name, seq, record, usage)
   return G
 end
 
--- Appends an Event to the Group's plan and returns its sequence. `data` is a table of tokens (model.EVENT_FIELDS).
+-- Appends an Event to the Group's plan and returns its sequence. `data`: its tokens (model.EVENT_FIELDS), a table or joined.
 function T.emit(S, G, kind, item, by, data, payload)
-  local text = table.concat(data, ' ')
+  local text = type(data) == 'table' and table.concat(data, ' ') or data
   if payload and payload ~= '' then text = text .. '\n' .. payload end
   G.events[#G.events + 1] = { kind, item, by, text }
   return G.seq + #G.events
@@ -60,5 +60,6 @@ end
 -- The code why nothing of this Group may be taken or written now, or nil. `G.bad`: this call found it damaged.
 function T.closed(G)
   if not G then return 'GROUP_NOT_FOUND' end
+  if G.state == 'active' then return G.bad end
   return G.bad or string.match(G.state, '^halted:(.*)$')
 end

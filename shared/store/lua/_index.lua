@@ -9,6 +9,13 @@ local function is_emptied(S, G, cap)
   return left <= 0
 end
 
+-- Whether something is there to take of a Group that this call has not taken from: enough where nothing can be taken.
+function T.is_waiting(S, G, cap)
+  if G.dels[cap] or G.adds[cap] then return false end
+  local first = redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, '[' .. G.name .. ' ', '(' .. G.name .. '!', 'LIMIT', 0, 1)
+  return first[1] ~= nil
+end
+
 -- Gathers what enters and leaves the index of takeable work, the directory and the list of who is to be rung.
 function T.collect_index(S, G, W)
   for cap, keys in pairs(G.dels) do

@@ -14,18 +14,19 @@ function T.index(G, it, enters)
   local adds = G.adds[it.cap] or {}
   local dels = G.dels[it.cap] or {}
   G.adds[it.cap], G.dels[it.cap] = adds, dels
-  adds[it.key] = enters or nil
-  dels[it.key] = not enters or nil
+  local here, there = enters and adds or dels, enters and dels or adds
+  here[it.key] = true
+  if there[it.key] then there[it.key] = nil end
 end
 
 -- Ends an item's ownership and lease in the plan; the charge of a run is settled at `at`.
 function T.disown(S, G, it, at)
+  local timer = it.st == 'active' and 'l ' or 's '
   if it.st == 'active' then T.end_run(S, G, it, at) end
   local held = G.held[it.own] or {}
   G.held[it.own] = held
   held[it.id] = false
-  G.due['l ' .. G.name .. ' ' .. it.id] = false
-  G.due['s ' .. G.name .. ' ' .. it.id] = false
+  G.due[timer .. G.name .. ' ' .. it.id] = false
   T.put(it, 'lex', '0')
 end
 
@@ -42,7 +43,12 @@ end
 
 -- Releases dependents of a verified item, as many as this call may; the rest is a pump that any tick continues.
 function T.release(S, G, it)
-  local total, i, count, ids = tonumber(it.out or '0'), tonumber(it.rel or '0'), T.counts(S, G), {}
+  local count = T.counts(S, G)
+  if not it.out then
+    count.live = count.live - 1
+    return
+  end
+  local total, i, ids = tonumber(it.out), tonumber(it.rel or '0'), {}
   if i < total and S.release_left > 0 then
     ids = redis.call('LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)
     if #ids == 0 then G.bad = 'LOG_FOREIGN' end
@@ -67,8 +73,8 @@ function T.release(S, G, it)
     T.put(it, 'rel', T.int(i))
     G.due[pump] = S.now
   else
+    if it.rel then G.due[pump] = false end
     T.put(it, 'rel', nil)
-    G.due[pump] = false
     count.live = count.live - 1
   end
 end

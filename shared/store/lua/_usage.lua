@@ -2,15 +2,18 @@
 -- A node is packed as "used running starts estimate typical offset entry entry_ms served" (model.Usage).
 
 function T.usage(packed)
-  local n = T.words(packed)
-  for i = 1, 9 do n[i] = tonumber(n[i] or '0') end
-  return { used = n[1], running = n[2], starts = n[3], estimate = n[4], typical = n[5],
-    offset = n[6], entry = n[7], entry_ms = n[8], served = n[9] }
+  local used, running, starts, estimate, typical, offset, entry, entry_ms, served =
+    string.match(packed or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  if not served then
+    return { used = 0, running = 0, starts = 0, estimate = 0, typical = 0, offset = 0, entry = 0, entry_ms = 0, served = 0 }
+  end
+  return { used = used + 0, running = running + 0, starts = starts + 0, estimate = estimate + 0, typical = typical + 0,
+    offset = offset + 0, entry = entry + 0, entry_ms = entry_ms + 0, served = served + 0 }
 end
 
 function T.pack_usage(u)
-  return table.concat({ T.int(u.used), T.int(u.running), T.int(u.starts), T.int(u.estimate), T.int(u.typical),
-    T.int(u.offset), T.int(u.entry), T.int(u.entry_ms), T.int(u.served) }, ' ')
+  return string.format('%d %d %d %d %d %d %d %d %d', u.used, u.running, u.starts, u.estimate, u.typical, u.offset,
+    u.entry, u.entry_ms, u.served)
 end
 
 -- Applies one change to a node: a start (run = nil) or an end (run = how long it ran).
@@ -32,7 +35,7 @@ end
 -- A run of `it` begins now: its provisional charge is what a run of this Group typically is, never 0 (a cold start).
 function T.begin_run(S, G, it)
   local estimate = math.max(1, G.usage.typical)
-  T.put(it, 't0', T.int(S.now))
+  T.put(it, 't0', S.stamp)
   T.put(it, 'est', T.int(estimate))
   charge(G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = estimate })
 end

@@ -10,14 +10,13 @@ T.arity.start = 3
 -- Starts an item its owner may start: the Execution Lease is bound to Agent, session, item and Ownership Epoch.
 function T.start(S, G, it)
   S.leases = S.leases + 1
-  T.put(it, 'lid', table.concat({ S.agent, S.epoch, S.tag, S.lane_key, T.int(S.leases) }, '.'))
-  T.put(it, 'ln', T.int(tonumber(it.ln or '0') + 1))
-  T.put(it, 'lex', T.int(S.now + S.ttl))
+  T.put(it, 'lid', S.lease_key .. T.int(S.leases))
+  T.put(it, 'ln', it.ln and T.int(it.ln + 1) or '1')
+  T.put(it, 'lex', S.lease_end)
   T.put(it, 'st', 'active')
   T.begin_run(S, G, it)
-  G.due['s ' .. G.name .. ' ' .. it.id] = false
   G.due['l ' .. G.name .. ' ' .. it.id] = S.now + S.ttl
-  return T.emit(S, G, 'work.started', it.id, S.by, { it.oe, it.lid, it.lex, it.ln })
+  return T.emit(S, G, 'work.started', it.id, S.by, table.concat({ it.oe, it.lid, it.lex, it.ln }, ' '))
 end
 
 T.ops.start = function(S, group, id, epoch)
@@ -27,6 +26,7 @@ T.ops.start = function(S, group, id, epoch)
   code = code or (tonumber(it.sby) <= S.now and 'WORK_STALE_OWNERSHIP')
   code = code or (T.paused(S, G, it.cap) and 'PAUSED')
   if code then return T.outcome(S, G, code) end
+  G.due['s ' .. G.name .. ' ' .. id] = false
   local seq = T.start(S, G, it)
   G.dir[it.cap] = G.dir[it.cap] or 'touch'
   T.outcome(S, G, 'OK', nil, { T.granted(S, G, it, seq) })

@@ -19,8 +19,8 @@ T.ops.submit = function(S, group, id, epoch, lease, digest, result)
   -- What is longer could not be read again: its reader refuses it.
   code = code or (#result > T.BYTES_MAX and 'SCHEMA_VALIDATION_FAILED')
   if code then return T.outcome(S, G, code) end
-  local seq = T.emit(S, G, 'work.submitted', id, S.by, { epoch, digest, T.int(#result) })
-  T.emit(S, G, 'work.result.accepted', id, 'policy', { epoch, 'evidence' })
+  local seq = T.emit(S, G, 'work.submitted', id, S.by, epoch .. ' ' .. digest .. ' ' .. T.int(#result))
+  T.emit(S, G, 'work.result.accepted', id, 'policy', epoch .. ' evidence')
   T.disown(S, G, it, S.now)
   T.put(it, 'st', 'verified')
   T.put(it, 'dg', digest)

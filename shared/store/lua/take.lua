@@ -28,13 +28,12 @@ local function accept(S, G, it)
   T.put(it, 'oe', T.int(tonumber(it.oe or '0') + 1))
   T.put(it, 'own', S.agent)
   T.put(it, 'ses', S.epoch)
-  T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or '60')))
+  T.put(it, 'sby', it.sb and T.int(S.now + 1000 * it.sb) or S.start_by)
   T.put(it, 'st', 'queued')
   T.index(G, it, false)
   G.held[S.agent] = G.held[S.agent] or {}
   G.held[S.agent][it.id] = true
-  G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
-  return T.emit(S, G, 'work.offer.accepted', it.id, S.by, { it.oe, it.sby })
+  return T.emit(S, G, 'work.offer.accepted', it.id, S.by, it.oe .. ' ' .. it.sby)
 end
 
 -- A grant's line: "+ group item capability epoch start_by seq lease expires number width checkpoint after"; '-' where there is none.
@@ -52,6 +51,7 @@ local function give(S, G, it, width)
     T.start(S, G, it)
   else
     S.ahead = S.ahead - 1
+    G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
   end
   return T.granted(S, G, it, seq)
 end
@@ -60,6 +60,7 @@ T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
   local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or (T.paused(S, G, cap) and 'PAUSED')
   if code then return T.outcome(S, G, code) end
+  if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
   local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0
   local some = #keys > 0

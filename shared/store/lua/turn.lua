@@ -80,7 +80,8 @@ T.calls.turn = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   refused = refused or T.session(S, a[2], a[3])
   if refused then return refused end
-  S.ttl, S.tag, S.lane_key = tonumber(a[4]), a[5], a[6] .. '.' .. a[7]
+  S.ttl, S.lease_key = tonumber(a[4]), table.concat({ S.agent, S.epoch, a[5], a[6], a[7], '' }, '.')
+  S.lease_end, S.start_by = T.int(S.now + S.ttl), T.int(S.now + 60000)
   S.slots, S.ahead, S.bytes, S.grants, S.leases, S.out = tonumber(a[9]), tonumber(a[10]), 0, 0, 0, {}
   local short, asks
   short, refused = T.repeated(S, a[6], a[7], a[8])
