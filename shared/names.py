@@ -34,7 +34,10 @@ def name_of(token_: str) -> str:
 
 def shown(token_: str) -> str:
     """The name of a token for a log or a terminal: what cannot be printed is escaped, so no name forges a line."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name_of(token_))
+    name = name_of(token_)
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
 
 
 def check_capability(value: str, *, field: str) -> str:

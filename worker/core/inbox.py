@@ -72,6 +72,7 @@ class Inbox:
         self._tracks: dict[GroupId, _Track] = {}
         self._ended: dict[GroupId, _Track] = {}
         self._moved: set[GroupId] = set()
+        self._behind: set[GroupId] = set()
         self._held_events = 0
 
     def receive(self, group: GroupId, previous: int, first: int, last: int, events: Sequence[Event] = ()) -> Received:
@@ -123,7 +124,7 @@ class Inbox:
 
     def behind(self) -> dict[GroupId, int]:
         """The Groups whose stream must be read, with the sequence to read after."""
-        return {group: track.cursor for group, track in self._tracks.items() if track.promised > track.cursor}
+        return {group: self._tracks[group].cursor for group in self._behind}
 
     def held(self) -> int:
         """How many Events are kept until the chain before them is whole; at most HELD_EVENTS_MAX."""
@@ -133,6 +134,7 @@ class Inbox:
         """Stop tracking a Group that ended; its Cursor is kept a while, so that a late link is still known."""
         track = self._tracks.pop(group, None)
         self._moved.discard(group)
+        self._behind.discard(group)
         if track is None:
             return
         self._keep_links(track, [])
@@ -190,6 +192,10 @@ class Inbox:
                 fresh += self._apply(group, track, link.events)
             kept.append(link)
         self._keep_links(track, [link for link in kept if link.last > track.cursor])
+        if track.promised > track.cursor:
+            self._behind.add(group)
+        else:
+            self._behind.discard(group)
         return Received(tuple(fresh), track.read_after)
 
     def _keep_links(self, track: _Track, links: list[_Link]) -> None:

@@ -164,22 +164,26 @@ class Queues:
             case EventKind.STARTED:
                 held = replace(
                     held,
+                    state=state,
                     lease_id=LeaseId(_text(event, "lease")),
                     lease_expires_ms=_number(event, "expires_ms"),
                     number=_number(event, "number"),
                     session_epoch=session,
                 )
             case EventKind.PROGRESS_SAVED:
-                held = replace(held, checkpoint_number=_number(event, "number"))
+                held = replace(held, state=state, checkpoint_number=_number(event, "number"))
             case EventKind.CHECKPOINTED:
                 held = replace(
-                    held, checkpoint_number=_number(event, "number"), start_by_ms=_number(event, "start_by_ms")
+                    held,
+                    state=state,
+                    checkpoint_number=_number(event, "number"),
+                    start_by_ms=_number(event, "start_by_ms"),
                 )
             case _:
-                pass
+                held = replace(held, state=state)
         if state is ItemState.QUEUED:
             held = replace(held, lease_id=None, lease_expires_ms=0, session_epoch=0)
-        self._keep(replace(held, state=state))
+        self._keep(held)
 
     def _keep(self, held: Held) -> None:
         self._groups.setdefault(held.group, {})[held.item] = held
