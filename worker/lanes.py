@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from treadle.shared.model import GroupId
-from treadle.shared.store import Operation, Start, Turn, payload_size
+from treadle.shared.store import Fail, Operation, Start, Submit, Turn, payload_size
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
 TAKES_KEPT = 16
@@ -54,6 +55,18 @@ class Lanes(Generic[TICKET]):
                 asked += lane.frozen.operations
             width += sum(operation.width for operation in asked if isinstance(operation, Start))
         return width
+
+    def leaving(self) -> Iterator[Submit | Fail]:
+        """The ends of runs that the next turns carry for certain."""
+        for lane in self._lanes.values():
+            size = 0
+            if lane.frozen is None:
+                for operation, _ in islice(lane.waiting, OPERATIONS_MAX - TAKES_KEPT):
+                    size += payload_size(operation)
+                    if size > TURN_BYTES_MAX:
+                        break
+                    if isinstance(operation, Submit | Fail):
+                        yield operation
 
     def freeze(
         self, takes: dict[int, tuple[list[Take], int]], cursors: dict[int, list[tuple[GroupId, int]]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol
 
 import anyio
@@ -83,7 +84,7 @@ class Run:
     def key(self) -> tuple[GroupId, ItemId]:
         return (self.grant.group, self.grant.item)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"{shown(self.grant.group)}/{shown(self.grant.item)}"
 
@@ -91,6 +92,11 @@ class Run:
     def is_over(self) -> bool:
         """Whether nothing of its handler counts any more."""
         return self.end is not None or self.has_returned
+
+    @property
+    def leaves_its_slot(self) -> bool:
+        """Whether nothing of its handler runs any more: only its end is to be stored."""
+        return self.has_returned and not self.handler.is_sync  # a thread may go on
 
     @property
     def lasted_s(self) -> float:

@@ -188,6 +188,9 @@ class Shift:
         answers = await self._authority.turns(self._tenure.session, turns)
         fault: TreadleError | None = None
         for turn, answer in zip(turns, answers, strict=True):
+            if not isinstance(answer, TreadleError):
+                self._tenure.vacate(turn)
+        for turn, answer in zip(turns, answers, strict=True):
             if isinstance(answer, TreadleError):
                 fault = answer
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -12,17 +12,32 @@ import anyio
 from treadle.shared.errors import STALE_CODES, Corrupt, Misuse
 from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
 from treadle.shared.names import name_of, shown
-from treadle.shared.store import Outcome, Release, Save, Start, Take, Turn, TurnReply, Yield, events_of
+from treadle.shared.store import (
+    Fail,
+    Operation,
+    Outcome,
+    Release,
+    Save,
+    Start,
+    Submit,
+    Take,
+    Turn,
+    TurnReply,
+    Yield,
+    events_of,
+)
 
 from .core.inbox import Inbox
 from .core.queues import Queues
-from .core.schedule import Ready, View, decide
+from .core.schedule import FALLBACKS_MAX, Ready, View, decide
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
 from .run import Desk, End, Run
 
 _log = logging.getLogger("treadle.worker")
+FALLBACKS_MIN = 2
+"""Groups listed beyond the need while others get there first only now and then."""
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
 _ENDS_A_RUN = frozenset(
@@ -100,6 +115,7 @@ class Tenure:
         self.is_stopping = False
         self.is_over = False
         self._fruitless = 0
+        self._fallbacks = FALLBACKS_MAX
         self.halted: set[GroupId] = set()
         self._handlers = handlers
         self._desk = desk
@@ -117,6 +133,9 @@ class Tenure:
     def turns(self, now_ms: int) -> list[Turn]:
         """The turns to send now: what runs ask, items to start, and what to take."""
         free = self.free_slots - self.lanes.reserved
+        if not self.is_stopping:
+            # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
+            free += sum(run.grant.width for run in self._leaving(self.lanes.leaving()))
         if self.is_stopping:
             while self.owned:
                 grant = self.owned.popleft()
@@ -133,7 +152,7 @@ class Tenure:
         return self.lanes.freeze(takes, self._moved())
 
     def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
-        view = View(self.ready, free)
+        view = View(self.ready, free, fallbacks=self._fallbacks)
         alone, self._alone = self._alone, None
         takes: dict[int, tuple[list[Take], int]] = {}
         planned = 0
@@ -161,7 +180,9 @@ class Tenure:
 
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
-        theirs = [entry for entry in entries if fnmatchcase(name_of(entry.group), self._pattern)]
+        theirs = [
+            entry for entry in entries if self._pattern == "*" or fnmatchcase(name_of(entry.group), self._pattern)
+        ]
         mine = [
             replace(entry, takeable=0) if entry.group in self.halted else self._startable(entry) for entry in theirs
         ]
@@ -181,6 +202,18 @@ class Tenure:
             return entry
         self._set_by[key] = entry
         return replace(entry, code="CAPACITY")
+
+    def _leaving(self, operations: Iterable[Operation]) -> Iterator[Run]:
+        for operation in operations:
+            if isinstance(operation, Submit | Fail):
+                run = self.runs.get(operation.lease)
+                if run is not None and run.leaves_its_slot:
+                    yield run
+
+    def vacate(self, turn: Turn) -> None:
+        """Frees the slots of runs whose end this answered turn carried, before anything granted with it begins."""
+        for run in self._leaving(turn.operations):
+            self.finished(run)
 
     def answer(self, turn: Turn, reply: TurnReply, *, asked_s: float) -> None:
         """Takes the answer to a turn that was first sent at `asked_s`: tickets, runs to begin, Events, directory."""
@@ -206,6 +239,8 @@ class Tenure:
             for operation, outcome in zip(turn.operations, reply.outcomes, strict=True)
             if isinstance(operation, Take)
         ]
+        if asked:
+            self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
         if not granted:
             self._set_aside(turn, reply, {(group, capability) for group, capability, code in asked if code == "OK"})
         self.admit(reply.entries, reply.envelope.now_ms)
