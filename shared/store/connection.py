@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeVar, cast
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -30,6 +32,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.retry import Retry
+from redis.utils import HIREDIS_AVAILABLE
 
 from ..errors import Backpressure, Misuse, ReplyLost, StoreChanged, TreadleError, Unavailable, refusal
 from ..settings import safe_url
@@ -115,7 +118,7 @@ class RedisEndpoint:
                 answers.append(await connection.read_response())
             seen(_lineage(*answers))
 
-        return _parse(
+        client = _parse(
             self.url,
             lambda url: redis.asyncio.Redis.from_url(
                 url,
@@ -126,6 +129,9 @@ class RedisEndpoint:
                 redis_connect_func=connected,
             ),
         )
+        if HIREDIS_AVAILABLE:
+            client.connection_pool.connection_class = _packing(client.connection_pool.connection_class)
+        return client
 
     def sync_client(self, *, timeout_s: float, seen: Seen) -> Any:
         def connected(connection: Any) -> None:
@@ -147,6 +153,12 @@ class RedisEndpoint:
                 redis_connect_func=connected,
             ),
         )
+
+
+@cache
+def _packing(connection: type[Any]) -> type[Any]:
+    """The same connection, its commands packed by hiredis: redis-py's asyncio ones pack argument by argument in Python."""
+    return type("Packing", (connection,), {"pack_command": lambda _, *args: HiredisRespSerializer().pack(*args)})
 
 
 def _lineage(replication: bytes, server: bytes) -> Lineage:
