@@ -22,11 +22,13 @@ end
 -- How many values one command takes: `unpack` can hand over fewer than 8,000; even, so that pairs stay together.
 T.SLICE = 4000
 
--- Calls `command key value...` for a list of any length, in slices that `unpack` can take.
+-- Calls `command key value...` for a list of any length, in slices that `unpack` can take; the sum of the answers.
 function T.many(command, key, list)
+  local sum = 0
   for from = 1, #list, T.SLICE do
-    redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))
+    sum = sum + redis.call(command, key, unpack(list, from, math.min(from + T.SLICE - 1, #list)))
   end
+  return sum
 end
 
 function T.refuse(code, text)

@@ -76,11 +76,12 @@ function T.collect(S, G, W)
     end
   end
   for agent, items in pairs(G.held) do
-    for id, holds in pairs(items) do table.insert(T.into(W.held, agent), { holds, G.name .. ' ' .. id }) end
+    local changes = T.into(W.held, agent)
+    for id, holds in pairs(items) do changes[G.name .. ' ' .. id] = holds end
   end
-  for _, change in ipairs(G.runs) do
-    table.insert(T.into(W.runs, 'a:' .. G.account), change)
-    table.insert(T.into(W.runs, 'c:' .. G.class), change)
+  if #G.runs > 0 then
+    local account, class = T.into(W.runs, 'a:' .. G.account), T.into(W.runs, 'c:' .. G.class)
+    for _, change in ipairs(G.runs) do account[#account + 1], class[#class + 1] = change, change end
   end
   if #G.runs > 0 or G.touched then
     W.usage[#W.usage + 1] = 'g:' .. G.name

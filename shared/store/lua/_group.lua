@@ -31,10 +31,11 @@ end
 -- A Group in memory. `record` is "state weight account class incarnation form"; states: loading active ended cancelled
 -- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set).
 function T.group(S, name, seq, record, usage)
-  local fields = T.words(record)
+  local state, weight, account, class, incarnation, form = string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)')
   local G = {
-    name = name, key = S.base .. name, seq = seq, state = fields[1], weight = tonumber(fields[2]), account = fields[3], class = fields[4],
-    incarnation = fields[5], form = fields[6], grown = fields[6] == 'open' or fields[6] == 'sealed', usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
+    name = name, key = S.base .. name, seq = seq, state = state, weight = tonumber(weight), account = account, class = class,
+    incarnation = incarnation, form = form, grown = form == 'open' or form == 'sealed',
+    usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
     parked = {}, rung = {}, doomed = {}, outs = {},
   }

@@ -19,7 +19,8 @@ end
 -- Gathers what enters and leaves the index of takeable work, the directory and the list of who is to be rung.
 function T.collect_index(S, G, W)
   for cap, keys in pairs(G.dels) do
-    for key in pairs(keys) do table.insert(T.into(W.del, cap), G.name .. ' ' .. key) end
+    local list = T.into(W.del, cap)
+    for key in pairs(keys) do list[#list + 1] = G.name .. ' ' .. key end
   end
   for cap, keys in pairs(G.adds) do
     local list = T.into(W.add, cap)

@@ -19,12 +19,12 @@ local function write_held(S, W)
   for _, stray in ipairs(S.strays) do redis.call('ZREM', stray[1], stray[2]) end
   for agent, changes in pairs(W.held) do
     local add, del = {}, {}
-    for _, change in ipairs(changes) do
-      if change[1] then
+    for member, holds in pairs(changes) do
+      if holds then
         add[#add + 1] = '0'
-        add[#add + 1] = change[2]
+        add[#add + 1] = member
       else
-        del[#del + 1] = change[2]
+        del[#del + 1] = member
       end
     end
     T.many('ZADD', S.base .. '@held:' .. agent, add)
@@ -48,8 +48,8 @@ local function write_directory(S, W)
       list[#list + 1] = version
       list[#list + 1] = name
     end
-    T.many('ZADD', S.base .. '@dir:' .. cap, list)
-    T.many('ZREM', S.base .. '@tomb:' .. cap, names)
+    -- What stood there already has no tombstone.
+    if T.many('ZADD', S.base .. '@dir:' .. cap, list) > 0 then T.many('ZREM', S.base .. '@tomb:' .. cap, names) end
   end
   for cap, names in pairs(W.touch) do
     local list = { 'XX' }

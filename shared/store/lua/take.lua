@@ -19,8 +19,11 @@ local function candidates(S, G, cap, most)
     local key = string.sub(member, #G.name + 2)
     if not gone[key] then keys[#keys + 1] = key end
   end
-  for key in pairs(G.adds[cap] or {}) do keys[#keys + 1] = key end
-  table.sort(keys)
+  local new = G.adds[cap]
+  if new and next(new) then
+    for key in pairs(new) do keys[#keys + 1] = key end
+    table.sort(keys)
+  end
   return keys
 end
 
