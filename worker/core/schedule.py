@@ -1,8 +1,8 @@
 """What a Worker asks for next: `decide`, over the Groups that have takeable work (C2, C4, R31, R32).
 
 `Ready` is the owner of the heaps: a fold of directory entries. `decide` reads it and leaves it as it was, so the same
-entries, free slots and time give the same actions on any machine. Ties end in a hash of (Agent, Group), so that many
-Workers with the same counters do not all choose the same Group.
+entries, free slots and time give the same actions on any machine. Ties end in hashes of (Agent, partition) and (Agent,
+Group), so that many Workers with the same counters do not all choose the same Group.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Ready:
             if node is None:
                 if not _is_takeable(entry):
                     continue
-                node = _Node(entry.group, entry.partition, _tie(self.agent, entry.group))
+                node = _Node(entry.group, entry.partition, _tie(self.agent, entry))
                 self._nodes[entry.group] = node
             self._set(node, entry, now_ms)
             touched[node] = enters or touched.get(node, False)
@@ -375,5 +375,7 @@ def _is_takeable(entry: DirectoryEntry) -> bool:
     return entry.takeable > 0 and not entry.code
 
 
-def _tie(agent: AgentId, group: GroupId) -> int:
-    return zlib.crc32(f"{agent}\n{group}".encode())
+def _tie(agent: AgentId, entry: DirectoryEntry) -> int:
+    """Each Worker's own order among equals: partition after partition, so that one call touches many of them."""
+    partition = zlib.crc32(f"{agent}\n{entry.partition}".encode())
+    return (partition << 32) + zlib.crc32(f"{agent}\n{entry.group}".encode())
