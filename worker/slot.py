@@ -90,8 +90,11 @@ class _Attempt:
                 work = self.errand.run(limiter)
             else:
                 work = run.handler.function(context, inputs)
-            limit.deadline = anyio.current_time() + timeout_s
-            with limit:
+            if timeout_s < math.inf:
+                limit.deadline = anyio.current_time() + timeout_s
+                with limit:
+                    result = await work
+            else:
                 result = await work
         except anyio.get_cancelled_exc_class() as cancelled:
             if run.end is not None or run.scope.cancel_called:
