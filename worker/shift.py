@@ -34,6 +34,7 @@ BUSY_LOOK_S = 0.5
 BLOCKED_S = 1.0
 """A gap of the event loop that is worth a warning."""
 BEAT_S = 0.1
+TIMER = "- "  # how a token begins that only says that something is due sooner than it was
 CLOSE_S = 5.0
 READ_PAGE = 1000
 _log = logging.getLogger("treadle.worker")
@@ -227,7 +228,8 @@ class Shift:
         while self._wakes:
             wake = self._wakes.popleft()
             if wake.token is not None:
-                self._tenure.lanes.token(wake.partition, wake.token)
+                if not wake.token.startswith(TIMER):  # a timer's is handed to nobody
+                    self._tenure.lanes.token(wake.partition, wake.token)
                 self._unread.add(wake.partition)
             if bell := wake.bell:
                 self._tenure.hear(wake.partition, bell.group, bell.previous, bell.first, bell.last, [])

@@ -66,6 +66,16 @@ async def test_each_new_session_gets_a_higher_epoch(world: World) -> None:
     assert epochs == [1, 2, 3, 4]
 
 
+async def test_an_opening_that_comes_late_takes_nothing_from_a_newer_runtime(world: World) -> None:
+    older = await world.hand(nonce="older")
+    newer = await world.hand(nonce="newer")
+    before = await world.dump()
+    with pytest.raises(Stale):
+        await world.hand(nonce="older")
+    assert await world.dump() == before
+    assert await older.authority.newest_epoch(newer.session.agent) == newer.session.epoch
+
+
 async def test_a_session_that_was_closed_does_not_take_the_epochs_back(world: World) -> None:
     await (await world.hand(nonce="a")).close()
     assert (await world.hand(nonce="b")).session.epoch == 2
