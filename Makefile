@@ -23,7 +23,7 @@ ifeq ($(shell [ "$$(cat $(STAMP) 2>/dev/null)" = "$(CURDIR)" ] && $(BIN)/python 
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test sim bench clean
+.PHONY: help setup demo lint check test sim bench clean
 
 help: ## Show this list (the default)
 	@echo "treadle: targets"
@@ -70,12 +70,14 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## Run the main job on real files, with a kill -9 in the middle (ARGS=--json, ARGS=--help)
 	@$(BIN)/treadle demo $(ARGS)
 
-check: $(STAMP) ## Format, lint, types and the fast tests: under a minute
+lint: $(STAMP) ## Format, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy -p treadle.shared -p treadle.coordinator -p treadle.worker
 	@$(BIN)/mypy tests
 	@$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+check: lint ## The quick round: format, lint, types and the fast tests
 	@$(PYTEST) -n 2 -m "not slow" $(FAST_TESTS)
 
 test: $(STAMP) ## Run every test: under six minutes (ARGS="tests/core -k name" runs just those)

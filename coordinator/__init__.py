@@ -1,30 +1,36 @@
 """The wing of Missions: the client SDK and the `treadle` command."""
 
-from treadle.shared.errors import Expired, Misuse, Refused, Unavailable
+from treadle.shared.errors import Corrupt, Expired, Misuse, Refused, TreadleError, Unavailable
+from treadle.shared.model import Added, Receipt
 
 from .client import Client
 from .failures import Failure, JobCancelled, JobFailed, MissionFailed
-from .job import Job
+from .job import Job, JobReceipt
 from .mission import Mission
 from .specs import MissionSpec, Retry, WorkSpec
 from .sync import SyncClient, SyncJob, SyncMission
 
 __all__ = [
+    "Added",
     "Client",
+    "Corrupt",
     "Expired",
     "Failure",
     "Job",
     "JobCancelled",
     "JobFailed",
+    "JobReceipt",
     "Mission",
     "MissionFailed",
     "MissionSpec",
     "Misuse",
+    "Receipt",
     "Refused",
     "Retry",
     "SyncClient",
     "SyncJob",
     "SyncMission",
+    "TreadleError",
     "Unavailable",
     "WorkSpec",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import secrets
+import socket
 import string
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -38,3 +40,11 @@ class Asking(Protocol):
 def new_id(kind: str) -> str:
     """An id that nobody else has: `kind`, and characters enough."""
     return f"{kind}-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(ID_CHARS))
+
+
+def default_actor() -> str:
+    """Who asks where nobody said: user@host, the same in every command and client of this user here."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # no such user: usual in containers
+        return "anonymous"

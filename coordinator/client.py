@@ -12,16 +12,14 @@ that it never holds up a submit.
 
 from __future__ import annotations
 
-import getpass
 import logging
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from treadle.shared.errors import Misuse, Refused, Unavailable
-from treadle.shared.inputs import Call
+from treadle.shared.inputs import Call, as_it_is
 from treadle.shared.model import Capability
 from treadle.shared.names import name_of, token
 from treadle.shared.schedules import ScheduleView
@@ -29,7 +27,7 @@ from treadle.shared.settings import Settings
 from treadle.shared.store import Endpoint, controls
 from treadle.shared.store.timetable import Scheduled
 
-from .asking import new_id
+from .asking import default_actor, new_id
 from .core.missions import plan_mission
 from .core.wording import quoted
 from .enqueuing import Marked, asked, enqueue_all, enqueue_one
@@ -73,7 +71,7 @@ class Client:
         endpoint = settings.url if url is None or isinstance(url, str) else url
         if isinstance(endpoint, str) and "decode_responses" in endpoint:
             raise Misuse("url (TREADLE_URL): decode_responses has no place in it: the store keeps bytes; take it out")
-        return cls(endpoint, settings.prefix, _default_actor() if actor is None else actor, settings.partitions)
+        return cls(endpoint, settings.prefix, default_actor() if actor is None else actor, settings.partitions)
 
     async def __aenter__(self) -> Self:
         await self._line.open()
@@ -193,7 +191,7 @@ class Client:
 
     def job(self, key: str, *, account: str | None = None) -> Job[Any]:
         """A handle on a job that was enqueued earlier or elsewhere; nothing is asked yet."""
-        return Job(self._line, account=self._account(account), key=key, decode=_as_it_is)
+        return Job(self._line, account=self._account(account), key=key, decode=as_it_is)
 
     # --- schedules ---
 
@@ -280,14 +278,3 @@ class Client:
         news = [name for name in names if name not in self._warned]
         self._warned.update(news[: WARNED_MAX - len(self._warned)])
         return news
-
-
-def _default_actor() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):  # no such user: usual in containers
-        return "anonymous"
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -21,7 +21,6 @@ from .core.wording import quoted
 
 _T = TypeVar("_T")
 REASON = "requested"
-EVIDENCE_MAX = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ async def cancel(asking: Asking, target: Target, reason: str) -> str:
 
 async def fail(asking: Asking, target: Target, evidence: object) -> None:
     """Fail an item for good, with Evidence."""
-    raw = codec.pack(evidence, field="evidence", limit=EVIDENCE_MAX)
+    raw = codec.pack(evidence, field="evidence", limit=codec.EVIDENCE_MAX)
     item = _item(target)
 
     async def question(store: Store) -> None:

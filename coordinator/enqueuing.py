@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from treadle.shared.errors import Misuse, Refused
-from treadle.shared.inputs import Call
+from treadle.shared.inputs import Call, as_it_is
 from treadle.shared.model import Added, NewItem
 from treadle.shared.names import name_of, token
 
@@ -50,8 +50,8 @@ def asked(work: Work, inputs: Mapping[str, Any] | None, key: str | None, options
     if isinstance(work, WorkSpec):
         if inputs is not None or key is not None or options:
             raise Misuse("enqueue: a WorkSpec has its own inputs, id (the key) and options; give nothing beside it")
-        return Asked(work, _as_it_is)
-    decode: Callable[[Any], Any] = _as_it_is
+        return Asked(work, as_it_is)
+    decode: Callable[[Any], Any] = as_it_is
     if isinstance(work, str):
         capability = work
     else:
@@ -154,7 +154,3 @@ def _repeated(added: Added) -> bool | None:
     if added.created and added.repeated:
         return None
     return added.repeated > 0
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

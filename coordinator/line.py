@@ -11,6 +11,7 @@ import anyio
 from treadle.shared.errors import Misuse, StoreChanged, Unavailable
 from treadle.shared.model import GroupId, ItemId
 from treadle.shared.store import Endpoint, Store
+from treadle.shared.store.connection import BLOCK_MARGIN_S
 
 from .doorbells import Doorbells
 
@@ -20,10 +21,9 @@ BACKOFF_S, BACKOFF_S_MAX = 0.05, 2.0
 WAITERS_MAX = 32
 """Connections that wait at the same time; further waits take turns."""
 WAIT_S = 5.0
-"""How long one wait blocks its connection before it looks at the Mission itself."""
+"""How long one wait blocks its connection before it is answered all the same, with nothing."""
 CROWDED_WAIT_S = 0.05
-"""The same while others wait for their turn."""
-SOCKET_MARGIN_S = 2.0
+"""The same while others wait for a connection."""
 
 _log = logging.getLogger("treadle.client")
 _T = TypeVar("_T")
@@ -99,7 +99,7 @@ class Line:
         if self._idle:
             return self._idle.pop()
         store = await Store.connect(
-            self._endpoint, prefix=self._prefix, partitions=partitions, timeout_s=WAIT_S + SOCKET_MARGIN_S
+            self._endpoint, prefix=self._prefix, partitions=partitions, timeout_s=WAIT_S + BLOCK_MARGIN_S
         )
         self._waiting.add(store)
         return store
@@ -110,7 +110,7 @@ class Line:
         return self._calls
 
 
-async def repeated(ask: Callable[[], Awaitable[_T]], adopt: Callable[[], Awaitable[None]] | None) -> _T:
+async def repeated(ask: Callable[[], Awaitable[_T]], adopt: Callable[[], Awaitable[object]] | None) -> _T:
     """Ask until there is an answer, at most ATTEMPTS_MAX times, waiting longer each time, never in step with others."""
     other_server = False
     for attempt in range(ATTEMPTS_MAX):

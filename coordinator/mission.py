@@ -15,7 +15,7 @@ from . import commanding
 from .asking import Asking
 from .commanding import Target
 from .core.items import has_deadline, plan_items
-from .core.missions import STANDING
+from .core.missions import check_ends
 from .core.wording import quoted
 from .failures import MissionFailed, evidence_of, failure_of, result_of
 from .specs import WorkSpec
@@ -128,7 +128,7 @@ class Mission:
 
     async def seal(self) -> None:
         """End its growth: it ends when all its items have. Repeated, it changes nothing."""
-        self._check_ends()
+        check_ends(self.id)
         await commanding.seal(self._asking, self._target())
 
     # --- stopping and going on ---
@@ -139,7 +139,7 @@ class Mission:
         Gives its state, `cancelled`, however often it is repeated; Refused (INVALID_STATE_TRANSITION) where it has ended
         otherwise.
         """
-        self._check_ends()
+        check_ends(self.id)
         return MissionState(await commanding.cancel(self._asking, self._target(), reason))
 
     async def cancel_item(self, item: str, reason: str = commanding.REASON) -> ItemState:
@@ -160,14 +160,6 @@ class Mission:
         Refused (INVALID_STATE_TRANSITION) where it is neither, or where the Mission has ended: that is final.
         """
         await commanding.retry(self._asking, self._target(item))
-
-    def _check_ends(self) -> None:
-        """Misuse for the standing Mission of an account: ended, it would take no job of that account ever again."""
-        if self.id.startswith(STANDING):
-            raise Misuse(
-                f"mission {quoted(self.id)} is where the account's one-off jobs stand and does not end; cancel jobs of it "
-                f"one by one (their addresses are {quoted(self.id + '/KEY')}), or pause the account"
-            )
 
     def _target(self, item: str | None = None) -> Target:
         return Target(self.group, None if item is None else ItemId(token(item, field="item")))

@@ -1,6 +1,20 @@
 """The wing of work: handlers, the Worker and the `treadle-worker` command."""
 
-from .handlers import Context, Fail, Handler, Stopped, SyncContext, handler
+from treadle.shared.errors import Misuse
+
+from .context import AnyContext, Context, Fail, Stopped, SyncContext
+from .handlers import Handler, handler
 from .worker import Replaced, Worker
 
-__all__ = ["Context", "Fail", "Handler", "Replaced", "Stopped", "SyncContext", "Worker", "handler"]
+__all__ = [
+    "AnyContext",
+    "Context",
+    "Fail",
+    "Handler",
+    "Misuse",
+    "Replaced",
+    "Stopped",
+    "SyncContext",
+    "Worker",
+    "handler",
+]

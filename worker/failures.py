@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from treadle.shared.errors import TreadleError, is_group
 
 from .context import Fail
 
-EVIDENCE_MAX = 16_384
 TEXT_MAX = 2_000
 NAME_MAX = 200
 LINE_MAX = 400
@@ -24,6 +24,9 @@ LEAVES_MAX = 100
 _HERE = Path(__file__).parent  # unresolved, as frames have it
 _OURS = tuple(f"{folder}/" for folder in (_HERE, _HERE.parent / "shared"))
 _THEIRS = f"{_HERE / 'examples'}/"
+_LIBRARIES = tuple(
+    f"{path}/" for path in {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 _LOOPS = tuple(f"{Path(module.__file__ or '').parent}/" for module in (asyncio, anyio))
 """Where a handler waits, is cancelled or times out: the line that called them is the one that says something."""
 
@@ -40,7 +43,7 @@ class Failure:
     retryable: bool
 
     def evidence(self) -> bytes:
-        """The Evidence as the store keeps it; at most EVIDENCE_MAX bytes by the bounds of its parts."""
+        """The Evidence as the store keeps it; at most codec.EVIDENCE_MAX bytes by the bounds of its parts."""
         fields = {
             "type": self.kind,
             "text": self.text,
@@ -48,7 +51,7 @@ class Failure:
             "place": self.place,
             "retryable": self.retryable,
         }
-        return codec.pack(fields, field="failure", limit=EVIDENCE_MAX)
+        return codec.pack(fields, field="failure", limit=codec.EVIDENCE_MAX)
 
     def __str__(self) -> str:
         """One line: `thumbs.py:12: KeyError: 'k'`."""
@@ -125,13 +128,15 @@ def _is_retryable(fail: Fail) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised: the last line of its traceback that is neither ours nor the event loop's."""
+    """Where it was raised: the last line of its traceback in the handler's own code, else in a library's; never in ours."""
     tracebacks = [one.__traceback__ for one in (error, error.__cause__) if one is not None]
     for trace in tracebacks:  # what a StopIteration was turned into has no line of the handler, its cause has
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
         theirs = [(name, line) for name, line in frames if _is_theirs(name)]
+        own = [(name, line) for name, line in theirs if not name.startswith(_LIBRARIES)]
         if theirs:
-            return f"{theirs[-1][0]}:{theirs[-1][1]}"
+            name, line = (own or theirs)[-1]
+            return f"{name}:{line}"
     return ""
 
 

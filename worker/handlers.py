@@ -19,7 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from treadle.shared.errors import Misuse
-from treadle.shared.inputs import Call, Form, is_form
+from treadle.shared.inputs import Call, Form, as_it_is, is_form
 from treadle.shared.model import Capability
 from treadle.shared.names import check_capability
 
@@ -79,11 +79,7 @@ class Handler:
         inputs = fields if self.inputs is None else self.inputs.write(*args, **fields)
         # A return type that only people and type checkers understand says nothing of what is stored.
         typed = self.result if self.result is not None and self.result.is_readable else None
-        return Call(self.capability, self.version, inputs, _as_it_is if typed is None else typed.read)
-
-
-def _as_it_is(result: object) -> Any:
-    return result
+        return Call(self.capability, self.version, inputs, as_it_is if typed is None else typed.read)
 
 
 class AsyncMarked(Protocol[P, Inputs_contra, R]):

@@ -262,7 +262,7 @@ class Shift:
         tenure, partition = self._tenure, self._store.partition_of(group)
         while group not in tenure.halted:
             try:
-                events = await self._store.read_log(group, after=tenure.inbox.cursor(group))
+                events = await self._store.read_log(group, after=tenure.inbox.cursor(group), count=READ_PAGE)
                 received = tenure.inbox.replay(group, events)
             except Corrupt as error:
                 tenure.halt(group, error)

@@ -16,6 +16,7 @@ from treadle.shared.names import name_of, token
 from treadle.shared.store import Store, commands, stuck
 
 from ..core.addresses import readings
+from ..core.missions import check_ends
 from ..core.readable import cut, safe, span, times
 from ..core.where import EXAMPLE, Where, parse_where
 from ..core.wording import quoted
@@ -60,6 +61,8 @@ def cancel(
     why = token(reason, field="--reason")
 
     async def one(store: Store, found: _Target) -> str:
+        if found.item is None:
+            check_ends(name_of(found.group))
         return await persist(
             store,
             lambda: commands.cancel(

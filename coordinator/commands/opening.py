@@ -11,14 +11,15 @@ from typing import TypeVar
 
 import anyio
 import anyio.abc
-from treadle.shared.errors import StoreChanged, TreadleError, Unavailable, is_group
+from treadle.shared.errors import TreadleError, Unavailable, is_group
 from treadle.shared.settings import Settings
 from treadle.shared.store import Store
 
+from ..asking import default_actor as default_actor
 from ..client import Client
+from ..line import repeated
 
 _T = TypeVar("_T")
-ATTEMPTS_MAX, BACKOFF_S, BACKOFF_S_MAX = 8, 0.1, 2.0
 
 
 @asynccontextmanager
@@ -116,23 +117,6 @@ def _out_of_reach(error: Unavailable) -> Unavailable:
     )
 
 
-def default_actor() -> str:
-    """Who gives the commands of this process: the one that the SDK would name."""
-    return Client.connect("redis://unused").actor
-
-
 async def persist(store: Store, call: Callable[[], Awaitable[_T]]) -> _T:
     """Make a call that is safe to repeat until it is answered, some seconds: a reply may be lost, a server restart."""
-    other_server = False
-    for attempt in range(ATTEMPTS_MAX):
-        try:
-            if other_server:
-                await store.adopt()
-                other_server = False
-            return await call()
-        except (Unavailable, StoreChanged) as problem:
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-            other_server = other_server or isinstance(problem, StoreChanged)
-        await anyio.sleep(min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt))
-    raise AssertionError("the last attempt returns or raises")
+    return await repeated(call, store.adopt)

@@ -11,7 +11,7 @@ from ..specs import WorkSpec
 from .wording import likely, place, quoted
 
 DEPENDENTS_MAX = 16_384
-"""Items that wait for one and the same: the store keeps their ids in one record."""
+"""Items that wait for one and the same (`_plan.lua`): released some a call, so the last of more would wait for long."""
 CYCLE_SHOWN_MAX = 8
 
 

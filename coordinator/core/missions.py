@@ -16,8 +16,11 @@ from treadle.shared.names import NAME_BYTES_MAX, token
 
 from ..specs import KEEP_RESULTS_S, PRIORITY_CLASS, MissionSpec
 from .items import TIME_MS_MAX, deadline_ms, plan_items
+from .wording import quoted
 
 DEADLINE_DEFAULT_MS = 30 * 86_400_000
+CAPABILITIES_MAX = 512
+"""Of one Mission (`_plan.lua`): sealing lists each of them."""
 DIGEST_FORM = "treadle.mission.2"
 STANDING = "jobs:"
 """The id of an account's standing Mission is this and the account: one-off jobs are its items."""
@@ -37,6 +40,8 @@ def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int)
     account = token(actor if spec.account is None else spec.account, field="account")
     ends_ms = deadline_ms(spec.deadline, "deadline", now_ms)
     items = plan_items(spec.work, now_ms=now_ms, alone=True)
+    if (kinds := len({item.capability for item in items})) > CAPABILITIES_MAX:
+        raise Misuse(f"work: {kinds:,} capabilities, at most {CAPABILITIES_MAX} in one Mission; split it into several")
     header = [spec.objective, account, spec.weight, spec.priority_class, ends_ms, spec.open, spec.keep_results_s]
     return NewMission(
         mission=MissionId(mission_id),
@@ -84,6 +89,15 @@ def standing_id(account: str) -> str:
         most = NAME_BYTES_MAX - len(STANDING)
         raise Misuse(f"account: {size - len(STANDING)} bytes, at most {most} for one-off jobs; shorten it")
     return mission_id
+
+
+def check_ends(mission_id: str) -> None:
+    """Misuse for the standing Mission of an account: ended, it would take no job of that account ever again."""
+    if mission_id.startswith(STANDING):
+        raise Misuse(
+            f"mission {quoted(mission_id)} is where the account's one-off jobs stand and does not end; cancel jobs of it "
+            f"one by one (their addresses are {quoted(mission_id + '/KEY')}), or pause the account"
+        )
 
 
 def _digest(header: Sequence[object], items: Sequence[NewItem]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import Corrupt, Stale, StoreChanged, TreadleError
-from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
+from ..model import AgentId, Capability, DirectoryEntry, Grant, GroupId, ItemId, LeaseId, Session
 from ..names import shown
 from . import keys, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
@@ -77,8 +77,8 @@ class Authority:
         """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
 
         `slots`: its Capacity Slots, for receipts and pictures. `lives`: whether the process that had the older session is
-        this one, so that what it ran does not count as lost with its Worker. Gives the
-        session and what the older one held, requeued under it. Stale where a newer one was opened meanwhile.
+        this one, so that what it ran does not count as lost with its Worker. Gives the session and what the older one
+        held, requeued under it. Stale where a newer one was opened meanwhile.
         """
         home = self.store.partition_of(agent)
         replid = self.store.replid
@@ -183,9 +183,6 @@ class Authority:
                 raise Corrupt(f"read of {len(page)} bodies was answered with {len(reply) - 1}: not our library")
             found += [None if raw == b"-" else raw[1:] for raw in reply[1:]]
         return found
-
-    async def read_log(self, group: GroupId, *, after: int) -> list[Event]:
-        return await self.store.read_log(group, after=after)
 
     async def wait(self, session: Session, *, tokens: bool, timeout_s: float) -> Wake | None:
         """What rings next for this Worker, on a connection of its own; None at the time-out; Corrupt for what is no ring.

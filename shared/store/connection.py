@@ -46,19 +46,12 @@ BLOCK_MARGIN_S = 2.0
 _log = logging.getLogger("treadle.store")
 _T = TypeVar("_T")
 
-_REFUSALS = frozenset(
-    {
-        *(
-            "AUTH_STALE_SESSION",
-            "ACTION_ID_COLLISION",
-            "ACTION_SUPERSEDED",
-            "LANE_REGRESSED",
-            "SCHEMA_VALIDATION_FAILED",
-        ),
-        *("GROUP_NOT_FOUND", "REVISION_CONFLICT", "LOG_FOREIGN", "LOG_REBORN"),
-        *("INVALID_COMMAND", "INVALID_STATE_TRANSITION", "PAUSED"),
-    }
-)
+_CODES = """
+    AUTH_STALE_SESSION ACTION_ID_COLLISION ACTION_SUPERSEDED LANE_REGRESSED SCHEMA_VALIDATION_FAILED
+    GROUP_NOT_FOUND REVISION_CONFLICT LOG_FOREIGN LOG_REBORN INVALID_COMMAND INVALID_STATE_TRANSITION
+"""
+_REFUSALS = frozenset(_CODES.split())
+"""What the functions of `lua/` refuse with, but for STORE_CHANGED and BACKPRESSURE, which have errors of their own."""
 _WAIT_ERRORS = (BusyLoadingError, ReadOnlyError, ClusterDownError, TryAgainError)
 """redis-py cuts the code off the text of these; MASTERDOWN is a ClusterDownError to it."""
 _WAIT_PREFIXES = (

@@ -15,7 +15,7 @@ from . import keys
 from .store import Store
 
 _FIELDS = {"account": "a", "capability": "c", "mission": "g"}
-_KINDS = {letter: kind for kind, letter in _FIELDS.items()}
+KINDS = {letter: kind for kind, letter in _FIELDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,6 @@ async def _read(client: Any, key: str) -> dict[bytes, bytes]:
 def _parse(field: str, value: str, *, where: str) -> Pause:
     letter, _, name = field.partition(":")
     actor, _, since_ms = value.rpartition(" ")
-    if (field != "all" and letter not in _KINDS) or not actor or not since_ms.isdecimal():
+    if (field != "all" and letter not in KINDS) or not actor or not since_ms.isdecimal():
         raise Corrupt(f"{where}: {field[:80]!r} = {value[:80]!r} is no pause")
-    return Pause("all" if field == "all" else f"{_KINDS[letter]}:{name_of(name)}", name_of(actor), int(since_ms))
+    return Pause("all" if field == "all" else f"{KINDS[letter]}:{name_of(name)}", name_of(actor), int(since_ms))

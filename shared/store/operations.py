@@ -27,7 +27,7 @@ class Take:
     group: GroupId
     capability: Capability
     most: int
-    tag: float
+    tag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def payload_size(operation: Operation) -> int:
 def _arguments(op: Operation) -> Arguments:
     match op:
         case Take():
-            return ["take", op.group, op.capability, op.most, f"{op.tag:.0f}"]
+            return ["take", op.group, op.capability, op.most, op.tag]
         case Start():
             return ["start", op.group, op.item, op.epoch]
         case Save():

@@ -15,6 +15,7 @@ from ..facts import FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
 from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState
 from ..names import name_of
 from . import keys
+from .controls import KINDS
 from .replies import parse_usage
 from .store import Store
 
@@ -23,7 +24,6 @@ SESSION_TTLS = 10
 PAGE = 500
 ENDED = ("ended", "cancelled")
 """States of a Group whose Mission has ended."""
-PAUSES = {"all": "all", "a": "account", "c": "capability", "g": "mission"}
 SHOWN_DEPENDENCIES = 20
 AFTER_MAX = 1_000
 RUNS_LOOKED_AT = 4_000
@@ -312,7 +312,7 @@ async def _flags(client: Any, base: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for field in await client.hkeys(keys.pause(base)):
         kind, _, name = field.decode().partition(":")
-        found[field.decode()] = f"{PAUSES[kind]}:{name_of(name)}" if name else kind
+        found[field.decode()] = f"{KINDS[kind]}:{name_of(name)}" if name else kind
     return found
 
 

@@ -26,7 +26,7 @@ WATCH_TTL_MS = 60_000
 
 
 class Store:
-    """A connection to one store. Not for two tasks at once: each call waits for the one before it."""
+    """A connection to one store, for one call at a time: tasks that share it wait for each other's answers."""
 
     def __init__(self, endpoint: Endpoint, prefix: str, link: Link) -> None:
         self.endpoint = endpoint

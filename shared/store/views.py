@@ -1,4 +1,4 @@
-"""Pictures of the store, read with plain commands: nothing here decides or writes."""
+"""Plain commands: views of Missions and items, and what is popped from inboxes or poked into them. Nothing is decided."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _treadle_kit(request: pytest.FixtureRequest) -> Iterator[Kit]:
     try:
         from .kit import Kit
     except ModuleNotFoundError as error:
-        pytest.fail(f"treadle's fixtures need {error.name}: pip install 'treadle[test]'", pytrace=False)
+        pytest.fail(f"treadle's fixtures need {error.name}: install treadle with its extra [test]", pytrace=False)
     if not inspect.iscoroutinefunction(request.node.stash.get(_test_key, None)):
         pytest.fail(
             f"{request.node.name}: treadle's fixtures live on a virtual clock, so the test must be an `async def`",

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 from treadle.shared import codec
+from treadle.shared.codec import EVIDENCE_MAX
 from treadle.shared.errors import Misuse
 from treadle.worker import Fail
-from treadle.worker.failures import EVIDENCE_MAX, Failure, failure_of, printable, traceback_of
+from treadle.worker.failures import Failure, failure_of, printable, traceback_of
 
 E = TypeVar("E", bound=BaseException)
 

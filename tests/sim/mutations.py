@@ -103,7 +103,7 @@ MUTATIONS = (
     Mutation(
         "a dependent is released twice",
         1,
-        (Edit("_offer.lua", "tonumber(waiting.dep or '1') - 1", "tonumber(waiting.dep or '1') - 2"),),
+        (Edit("_offer.lua", "tonumber(waiting.dep) - 1", "tonumber(waiting.dep) - 2"),),
     ),
     Mutation("what was held stays held", 1, (Edit("_offer.lua", "held[it.id] = false", ""),)),
     Mutation(

@@ -188,12 +188,15 @@ def _expect_ends(group: GroupId, counts: dict[str, str], record: str, expected: 
         expected["@due"][f"u {group} 0"] = -1
 
 
-def _audit_counts(present: dict[str, tuple[Told, dict[str, str]]], counts: dict[str, str], group: GroupId) -> None:
-    """The counters of a Mission against the items that are there: a failed one counts once it is not tried again."""
-    states = [told.state for told, item in present.values() if "nb" not in item]
+def _audit_counts(
+    present: dict[str, tuple[Told, dict[str, str]]], gone: list[Told], counts: dict[str, str], group: GroupId
+) -> None:
+    """The counters of a Mission against its items: a failed one counts once it is not tried again, and when it is gone."""
+    lost = [told.state for told in gone if told.state is not ItemState.VERIFIED]
+    states = [*(told.state for told, item in present.values() if "nb" not in item), *lost]
     for state in (ItemState.VERIFIED, ItemState.FAILED, ItemState.CANCELLED):
         assert int(counts[state.value]) == states.count(state), f"the count of {state} of {group}"
-    assert int(counts["total"]) == len(present)
+    assert int(counts["total"]) == len(present) + len(lost)
     live = sum(told.state in LIVE or "rel" in item or "nb" in item or "hold" in item for told, item in present.values())
     assert int(counts["live"]) == live, f"what of {group} can still move"
 
@@ -208,12 +211,14 @@ async def _audit_items(
     """Compare the items; note in `expected` what the indexes must hold; give what runs: widths, starts, estimates."""
     running = starts = estimates = 0
     present: dict[str, tuple[Told, dict[str, str]]] = {}
+    gone: list[Told] = []
     grew = counts["form"] in ("open", "sealed")
     for name, told in story.items.items():
         item = await world.item(group, name)
         where = f"{group}/{name}"
         if not item and told.state in TERMINAL_ITEMS and (grew or "ended" in counts):
-            continue  # its time was over
+            gone.append(told)  # its time was over
+            continue
         present[name] = told, item
         assert item["st"] == told.state, where
         stored = tuple(int(item.get(field_, "0")) for field_ in ("oe", "ln", "ckn"))
@@ -243,7 +248,7 @@ async def _audit_items(
             starts += told.width * (told.start_ms - STARTS_EPOCH_MS)
             estimates += told.width * told.estimate_ms
     if "expired" not in counts:
-        _audit_counts(present, counts, group)
+        _audit_counts(present, gone, counts, group)
     return running, starts, estimates
 
 

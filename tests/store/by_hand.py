@@ -40,14 +40,14 @@ class HandWorker:
     async def take(self, where: Mission | Job[Any] | GroupId) -> Grant:
         """Start the next item of a Mission, or of the Mission a job is in."""
         group = group_of(where)
-        (grant,) = (await self.turn(group, Take(group, CAPABILITY, 1, 0.0))).grants
+        (grant,) = (await self.turn(group, Take(group, CAPABILITY, 1, 0))).grants
         assert grant.lease is not None
         return grant
 
     async def accept(self, where: Mission | Job[Any] | GroupId) -> Grant:
         """Accept the next item and do not start it yet."""
         group = group_of(where)
-        (grant,) = (await self.turn(group, Take(group, CAPABILITY, 1, 0.0), slots=0, ahead=1)).grants
+        (grant,) = (await self.turn(group, Take(group, CAPABILITY, 1, 0), slots=0, ahead=1)).grants
         assert grant.lease is None
         return grant
 
@@ -57,7 +57,7 @@ class HandWorker:
     async def has_nothing(self, where: Mission | Job[Any] | GroupId) -> bool:
         """Whether a take is given nothing."""
         group = group_of(where)
-        return not (await self.turn(group, Take(group, CAPABILITY, 1, 0.0))).grants
+        return not (await self.turn(group, Take(group, CAPABILITY, 1, 0))).grants
 
     async def log(self, where: Mission | Job[Any] | GroupId) -> list[Event]:
         return await self.store.read_log(group_of(where), count=100_000)

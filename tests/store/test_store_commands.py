@@ -670,6 +670,21 @@ async def test_a_result_is_kept_for_those_who_still_wait_to_use_it(world: World)
     assert await world.store.items(GroupId(GROUP)) == []
 
 
+async def test_a_mission_is_not_approved_because_what_was_cancelled_of_it_is_gone(world: World) -> None:
+    group = await growing(world, job("a"), job("b"), keep_results_s=1)
+    await cancelled(world, "a")
+    hand = await world.hand()
+    grant = await hand.started()
+    await world.pass_ms(1001)
+    await tick_all(world)
+    assert await world.store.item(group, A) is None
+    await commands.seal(world.store, group, actor="ana")
+    await hand.do(a_submit(grant))
+    view = await world.store.mission(group)
+    assert view is not None
+    assert (view.state, view.total, view.cancelled) == (MissionState.FAILED, 2, 1)
+
+
 async def test_a_cancelled_mission_is_withdrawn_whole_before_its_items_go(world: World) -> None:
     await world.mission(GROUP, *(a_new_item(f"i{n}") for n in range(200)), keep_results_s=1)
     await cancelled(world, None)

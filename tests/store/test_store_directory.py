@@ -112,10 +112,10 @@ async def test_the_first_accept_after_an_entry_carries_its_tag(world: World) -> 
     """Scheduler, rule 3: off += max(0, tag - v), once an entry."""
     await world.mission(GROUP, a_new_item("a"), a_new_item("b"), weight=2.0)
     hand = await world.hand()
-    await hand.turn(a_take(tag=5000.0), slots=1)
+    await hand.turn(a_take(tag=5000), slots=1)
     usage = (await look(world)).entries[0].usage
     assert (usage.offset, usage.served) == (5000, True)
-    await hand.turn(a_take(tag=9000.0), slots=1)
+    await hand.turn(a_take(tag=9000), slots=1)
     packed = (await world.raw.hget(world.key("@usage"), f"g:{GROUP}")).split()
     assert packed[5] == b"5000", "the second accept of the same entry carries none"
 

@@ -228,7 +228,7 @@ def lease_of(grant: Grant) -> LeaseId:
     return grant.lease.lease_id if grant.lease else LeaseId("none")
 
 
-def a_take(group: str = GROUP, most: int = 1, *, capability: str = CAPABILITY, tag: float = 0.0) -> Take:
+def a_take(group: str = GROUP, most: int = 1, *, capability: str = CAPABILITY, tag: int = 0) -> Take:
     return Take(GroupId(group), Capability(capability), most, tag)
 
 

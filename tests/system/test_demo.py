@@ -37,11 +37,11 @@ def small_tree(folder: Path) -> int:
     """Python files enough to be in the middle of, a tab and a broken one among them; how many."""
     folder.mkdir(parents=True)
     body = "".join(f"def f{n}(x):\n    return x + {n}  # {'.' * (n % 60)}\n\n\n" for n in range(150))
-    for number in range(200):
+    for number in range(700):
         (folder / f"m{number:03}.py").write_text(f"# file {number}\n{body}class C{number}:\n    pass\n")
     (folder / "tabs.py").write_text("if True:\n\tx = 1\n")
     (folder / "broken.py").write_text("def f(:\n")
-    return 202
+    return 702
 
 
 def test_one_json_object_and_nothing_left(place: Path) -> None:

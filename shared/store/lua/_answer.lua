@@ -48,9 +48,7 @@ end
 function T.answer(S, short, asked)
   local entries = {}
   for i, ask in ipairs(asked) do entries[i] = T.entry(S, ask[1], ask[2], ask[3]) end
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  local reply = { envelope, short, table.concat(entries, '\n') }
+  local reply = { T.finish(S), short, table.concat(entries, '\n') }
   for group, id in string.gmatch('\n' .. short, '\n%+ (%S+) (%S+)') do
     local G = S.groups[group]
     local it = G and G.items[id]

@@ -7,6 +7,8 @@ local T = { calls = {}, ops = {}, arity = {} }
 T.EPOCH = 1735689600000
 T.INLINE_MAX = 64
 T.RELEASE_MAX = 64
+-- The longest body and the longest Evidence (codec.PAYLOAD_MAX, codec.EVIDENCE_MAX).
+T.BYTES_MAX, T.EVIDENCE_MAX = 1048576, 16384
 
 -- A whole number as text. `%d` is exact below 2^53 and costs a third of `%.0f`, which is most of a call's formatting.
 function T.int(n)

@@ -29,7 +29,5 @@ end
 function T.answered(S, G, ...)
   T.commit(S)
   if G.bad then return T.refuse(G.bad, 'group=' .. G.name) end
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, ... }
+  return { T.finish(S), ... }
 end

@@ -5,12 +5,16 @@ function T.into(lists, name)
   return lists[name]
 end
 
+local function leave_directories(S, G, W)
+  local caps = redis.call('HGET', S.base .. G.name .. ':mission', 'caps')
+  for _, cap in ipairs(T.words(caps)) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
+end
+
 -- A halted Group leaves every directory; its record says so. Its due entries move as ticks meet them.
 function T.halt(S, G, W)
   W.groups[#W.groups + 1] = G.name
   W.groups[#W.groups + 1] = T.record(G)
-  local caps = redis.call('HGET', S.base .. G.name .. ':mission', 'caps')
-  for _, cap in ipairs(T.words(caps)) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
+  leave_directories(S, G, W)
 end
 
 -- A durable Cursor never moves back.
@@ -43,18 +47,11 @@ local function collect_members(S, G, W)
   end
 end
 
--- A Mission that was cancelled leaves every directory.
-local function close(S, G, W)
-  for _, cap in ipairs(T.words(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'))) do
-    W.dead[cap .. ' ' .. G.name] = { cap, G.name }
-  end
-end
-
 -- Gathers one Group's changes into the lists that `flush` writes.
 function T.collect(S, G, W)
   T.collect_index(S, G, W)
   collect_members(S, G, W)
-  if G.closes then close(S, G, W) end
+  if G.state == 'cancelled' and G.ended then leave_directories(S, G, W) end
   if G.fresh or G.ended or G.changed then
     W.groups[#W.groups + 1] = G.name
     W.groups[#W.groups + 1] = T.record(G)

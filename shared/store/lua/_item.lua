@@ -1,11 +1,12 @@
 -- WorkItems in memory. Fields of an item's hash:
 --   st state, cap capability, key its place in the order (design.md 3.6), w width, urg imp dl sb: urgency rank, business
 --   impact, deadline, start-by seconds; dep unfinished dependencies, after what it waits for, out how many wait for it,
---   rel how many of `out` are released; oe own ses: Ownership Epoch, owner, its session; sby start-by;
---   lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge estimate; ckn ckd: number and digest
---   of the Checkpoint, dg digest of the result or failure; nb not before, rt retry contract, fc failures and lp lost runs so
---   far, hold why it is parked, cd digest of its content, act last action, wt somebody waits for its end. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand
---   in the field when short, else in a key of their own with their length in `<name>x`. ct contract bytes.
+--   rel how many of `out` are released, ex how many of them have been seen to have ended; oe own ses: Ownership Epoch,
+--   owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge
+--   estimate; ckn ckd: number and digest of the Checkpoint, dg digest of the result or failure; nb not before, rt retry
+--   contract, fc failures and lp lost runs so far, hold why it is parked, cd digest of its content, act last action, wt
+--   somebody waits for its end. ct contract bytes. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand in the
+--   field when short, else in a key of their own with their length in `<name>x`.
 
 -- An item in memory. A table that grows field by field is half of what a call costs: these have room from the start.
 local function blank(id)
@@ -82,6 +83,8 @@ function T.body(S, group, id, name)
   return short or redis.call('GET', key .. ':' .. name .. ':' .. id) or nil
 end
 
+-- Of an item that says nothing else: how long its acceptance holds without a start.
+T.START_BY_S = 60
 T.PATIENCE = { critical = 0, high = 300000, normal = 3600000, routine = 86400000 }
 T.RANK = { critical = '0', high = '1', normal = '2', routine = '3' }
 

@@ -2,7 +2,8 @@
 
 -- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract.
 T.ITEM_FIELDS = 13
-local ITEMS_MAX, BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX, CAPS_MAX = 256, 16777216, 1024, 16384, 512
+local ITEMS_MAX, INPUTS_BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX = 256, 16777216, 1024, 16384
+T.CAPS_MAX = 512
 
 -- What is wrong with the dependencies of one item, or nil: each stands before it or is stored, and not too many wait for one.
 local function wrong_after(S, G, id, after, seen, outs)
@@ -33,7 +34,7 @@ function T.wrong_items(S, G, a, first, least)
     seen[a[i]] = true
     bytes = bytes + #a[i + 11]
   end
-  if bytes > BYTES_MAX then return 'inputs=' .. bytes .. ' bytes (' .. BYTES_MAX .. ' at most)' end
+  if bytes > INPUTS_BYTES_MAX then return 'inputs=' .. bytes .. ' bytes (' .. INPUTS_BYTES_MAX .. ' at most)' end
 end
 
 -- The capabilities of a Mission with those of new items, or nil where these are too many: sealing lists each of them.
@@ -43,7 +44,7 @@ function T.merged_capabilities(stored, a, first)
   for _, cap in ipairs(T.capabilities(a, first)) do
     if not seen[cap] then caps[#caps + 1] = cap end
   end
-  if #caps <= CAPS_MAX then return table.concat(caps, ' ') end
+  if #caps <= T.CAPS_MAX then return table.concat(caps, ' ') end
 end
 
 -- Notes who waits for what; what was verified before is not waited for, but its result is asked for: it is noted too.
@@ -76,7 +77,7 @@ function T.add_item(S, G, a, i)
   if a[i + 3] ~= 'normal' then T.put(it, 'urg', a[i + 3]) end
   if a[i + 4] ~= '0' then T.put(it, 'imp', a[i + 4]) end
   if a[i + 5] ~= '0' then T.put(it, 'dl', a[i + 5]) end
-  if a[i + 6] ~= '60' then T.put(it, 'sb', a[i + 6]) end
+  if tonumber(a[i + 6]) ~= T.START_BY_S then T.put(it, 'sb', a[i + 6]) end
   local not_before = moment(S, a[i + 7])
   if not_before > S.now then T.put(it, 'nb', T.int(not_before)) end
   if a[i + 8] ~= '' then T.put(it, 'rt', a[i + 8]) end

@@ -23,9 +23,7 @@ function T.pump_cancel(S, G, from, member)
   for _, id in ipairs(ids) do
     local it = T.named(S, G, id)
     if not it then return end
-    if (it.st ~= 'verified' and it.st ~= 'failed' and it.st ~= 'cancelled') or T.is_retrying(it) then
-      T.cancel_item(S, G, it, 'policy', reason)
-    end
+    if not T.has_ended(it) then T.cancel_item(S, G, it, 'policy', reason) end
   end
   S.release_left = S.release_left - #ids
   G.due['c ' .. G.name .. ' ' .. T.int(next_from)] = S.now
@@ -39,7 +37,8 @@ function T.pump_expire(S, G, member)
   S.release_left = S.release_left - #ids
 end
 
--- u: a load that was never sealed is removed as if it had not been.
+-- u: a load that was never sealed is removed as if it had not been, so long after its last chunk.
+T.LOAD_MS = 3600000
 function T.pump_unload(S, G, member)
   G.due[member] = false
   if G.state ~= 'loading' then return end

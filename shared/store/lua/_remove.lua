@@ -50,6 +50,7 @@ function T.expire_item(S, G, it, member)
   G.due[member] = false
   if not T.has_ended(it) or is_needed(S, G, it, member) then return end
   local count = T.counts(S, G)
-  count.total, count[it.st] = count.total - 1, count[it.st] - 1
+  -- What failed or was cancelled stays counted: a Mission that needed it is not approved because its time was over.
+  if it.st == 'verified' then count.total, count.verified = count.total - 1, count.verified - 1 end
   G.doomed[#G.doomed + 1] = it.id
 end

@@ -53,6 +53,13 @@ function T.ring_timer(S, head)
   redis.call('HSET', S.base .. '@meta', 'head', T.int(due))
 end
 
+-- Ends a call that wrote: what its reply begins with, once sleepers know of an earlier due time.
+function T.finish(S)
+  local envelope = T.envelope(S)
+  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
+  return envelope
+end
+
 -- How many items of a Group and capability may be taken now.
 function T.takeable(S, group, cap)
   return redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')

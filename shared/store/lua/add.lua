@@ -1,9 +1,12 @@
 -- add: Adds WorkItems to a Mission: the next chunk of one that is being loaded, or to one that is open. Idempotent.
 -- keys: the partition's @meta
--- args: replid group chunk actor item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract ...
--- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384 dependents an item
+-- args: replid group chunk actor item capability width urgency impact deadline start_by_s not_before retry digest after
+--   inputs contract ...
+-- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384
+--   dependents an item
 -- flags: none
--- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN ACTION_ID_COLLISION INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
+-- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN ACTION_ID_COLLISION INVALID_STATE_TRANSITION
+--   REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.authorized work.offer.created
 --
 -- `chunk`: which one of a load, from 1; 0 for an open Mission, where an item that is there already with the same digest counts
@@ -51,7 +54,7 @@ T.calls.add = function(keys, a)
     return { T.envelope(S), '0 ' .. T.int((#a - first + 1) / T.ITEM_FIELDS), T.unoffered(S, a, first) }
   end
   local caps = T.merged_capabilities(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'), a, first)
-  if not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', 'mission=' .. G.name .. ' capabilities (512 at most)') end
+  if not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', 'mission=' .. G.name .. ' capabilities (' .. T.CAPS_MAX .. ' at most)') end
   G.actor, G.ids, G.mission = a[4], {}, { 'caps', caps }
   if a[3] ~= '0' then
     G.mission[#G.mission + 1], G.mission[#G.mission + 2] = 'chunk', a[3]

@@ -13,13 +13,12 @@ local function mission(S, G, a)
   if G.state ~= 'active' then return end
   T.emit(S, G, 'mission.cancelled', '', a[4], { a[5] })
   T.end_mission(S, G, 'cancelled', 'cancelled')
-  G.closes = true
   return 'done'
 end
 
 local function item(S, G, it, a)
   if it.st == 'cancelled' then return 'repeated' end
-  if G.state ~= 'active' or it.st == 'verified' or (it.st == 'failed' and not T.is_retrying(it)) then return end
+  if G.state ~= 'active' or T.has_ended(it) then return end
   T.cancel_item(S, G, it, a[4], a[5])
   T.conclude(S, G)
   return 'done'

@@ -17,7 +17,5 @@ T.calls.close_session = function(keys, a)
   local done = T.abandon(S, a[2], a[3], 'closed', 256)
   T.commit(S)
   if done then T.unregister(S, a[2], a[3]) end
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, done and 'done' or 'more' }
+  return { T.finish(S), done and 'done' or 'more' }
 end

@@ -1,6 +1,7 @@
--- create: Creates a Mission and its Group, with its WorkItems or, for a large one, to be loaded by `add` and `seal`. Idempotent by its id.
+-- create: Creates a Mission and its Group, with its WorkItems or to be loaded by `add` and `seal`. Idempotent by its id.
 -- keys: the partition's @meta
--- args: replid group digest actor objective account weight class deadline_ms keep_ms form total item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract ...
+-- args: replid group digest actor objective account weight class deadline_ms keep_ms form total item capability width
+--   urgency impact deadline start_by_s not_before retry digest after inputs contract ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN
@@ -9,8 +10,6 @@
 -- `form`: "whole", "open" (it grows until it is sealed) or "load" (no item yet; it is hidden until it is sealed, and removed
 -- where that does not happen within an hour of its last chunk). `after` is item tokens separated by spaces; 0 stands for no
 -- deadline. The reply: envelope, "created repeated state chunks", then what `T.unoffered` says.
-T.LOAD_MS = 3600000
-
 local function present(S, a, stored, first)
   if stored[1] ~= a[3] then return T.refuse('ACTION_ID_COLLISION', 'mission=' .. a[2] .. ' has other content') end
   return { T.envelope(S), table.concat({ stored[2], '1', stored[3], stored[4] or '0' }, ' '), T.unoffered(S, a, first) }
@@ -25,7 +24,7 @@ T.calls.create = function(keys, a)
   local fault = T.wrong_items(S, nil, a, first, form == 'whole' and 1 or 0)
   if form ~= 'whole' and form ~= 'open' and (form ~= 'load' or #a >= first) then fault = 'form=' .. form end
   local caps = T.merged_capabilities('', a, first)
-  if fault or not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', fault or 'capabilities (512 at most)') end
+  if fault or not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', fault or 'capabilities (' .. T.CAPS_MAX .. ' at most)') end
   if redis.call('EXISTS', S.base .. a[2] .. ':log') == 1 then
     return T.refuse('LOG_FOREIGN', 'group=' .. a[2] .. ' has a log that no Mission wrote')
   end
@@ -40,7 +39,5 @@ T.calls.create = function(keys, a)
   if form == 'load' then G.due['u ' .. G.name .. ' 0'] = S.now + T.LOAD_MS end
   for i = first, #a, T.ITEM_FIELDS do T.add_item(S, G, a, i) end
   T.commit(S)
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, T.int(S.now) .. ' 0 ' .. state .. ' 0', T.unoffered(S, a, first) }
+  return { T.finish(S), T.int(S.now) .. ' 0 ' .. state .. ' 0', T.unoffered(S, a, first) }
 end

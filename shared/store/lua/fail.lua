@@ -3,10 +3,10 @@
 -- args: group item epoch lease digest evidence retryable
 -- bound: one Evidence of at most 16 KiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
+--   WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
 -- events: work.failed work.offer.created mission.terminated
 T.arity.fail = 7
-T.EVIDENCE_MAX = 16384
 
 T.ops.fail = function(S, group, id, epoch, lease, digest, evidence, retryable)
   local G, it, code = T.target(S, group, id)

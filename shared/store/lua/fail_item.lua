@@ -15,9 +15,7 @@ T.calls.fail_item = function(keys, a)
   if refused then return refused end
   if #a[6] > T.EVIDENCE_MAX then return T.refuse('SCHEMA_VALIDATION_FAILED', 'evidence=' .. #a[6] .. ' bytes') end
   if it.st == 'failed' and not it.nb and it.dg == a[5] then return { T.envelope(S), 'repeated' } end
-  if G.state ~= 'active' or it.st == 'verified' or it.st == 'cancelled' or (it.st == 'failed' and not it.nb) then
-    return T.not_in(G, it)
-  end
+  if G.state ~= 'active' or T.has_ended(it) then return T.not_in(G, it) end
   local before = it.st
   local owner = T.withdraw(S, G, it)
   T.put(it, 'st', 'failed')

@@ -3,7 +3,8 @@
 -- args: replid group schedule due_ms next_ms skipped
 -- bound: one item of at most 1 MiB
 -- flags: none
--- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND REVISION_CONFLICT INVALID_STATE_TRANSITION
+-- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND REVISION_CONFLICT
+--   INVALID_STATE_TRANSITION
 -- events: work.authorized work.offer.created
 --
 -- A compare-and-set on `due_ms`, the tick that is due now: of any number of callers one fires it, and none before its time by
@@ -60,7 +61,5 @@ T.calls.fire = function(keys, a)
   record.fired, record.skipped = T.int(tonumber(record.fired) + 1), T.int(tonumber(record.skipped) + tonumber(a[6]))
   record.last, record.due = a[4], a[5]
   T.write_schedule(S, a[2], a[3], record)
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, done and 'repeated' or 'fired', record.due }
+  return { T.finish(S), done and 'repeated' or 'fired', record.due }
 end

@@ -8,9 +8,9 @@
 --
 -- What the older session held goes back to `queued`, owned by the new one, once (WRK-014). `lives` is 1 where the process that
 -- held it is the one that asks: else a run that is lost a second time without a new Checkpoint is released, to wait or to be
--- parked. `after` is '-', or the Group and item that the call before answered with "more". The Agent's home partition knows the last epoch minted, and refuses an
--- older one. The reply: envelope, "done" or "more group item", the grant lines of what the Agent owns, then inputs and
--- contract of each.
+-- parked. `after` is '-', or the Group and item that the call before answered with "more". The Agent's home partition knows
+-- the last epoch minted, and refuses an older one. The reply: envelope, "done" or "more group item", the grant lines of what
+-- the Agent owns, then inputs and contract of each.
 local function requeue(S, G, it, lives)
   local ran, by = it.st == 'active', S.agent .. '@' .. S.epoch
   T.disown(S, G, it, ran and math.min(S.now, tonumber(it.lex)) or S.now)
@@ -24,7 +24,7 @@ local function requeue(S, G, it, lives)
     if lost then T.put(it, 'lp', '1') end
     T.put(it, 'st', 'queued')
     T.put(it, 'ses', S.epoch)
-    T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or '60')))
+    T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or T.START_BY_S)))
     G.held[S.agent][it.id] = true
     G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
   end

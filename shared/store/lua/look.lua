@@ -14,7 +14,7 @@ T.calls.look = function(keys, a)
   if refused then return refused end
   local since = tonumber(a[2])
   -- Each change has a version of its own, so a reader of this one has missed nothing.
-  if since > 0 and since == S.version then return { T.envelope(S), 'changes done ' .. T.int(since), '' } end
+  if since == S.version then return { T.envelope(S), (since == 0 and 'full' or 'changes') .. ' done ' .. T.int(since), '' } end
   local floor = tonumber(redis.call('HGET', keys[1], 'floor') or '0')
   local full = a[3] == '0' and (since == 0 or since < floor)
   local from = full and '-inf' or '(' .. T.int(since)

@@ -34,7 +34,5 @@ T.calls.renew = function(keys, a)
   due[#due + 1] = T.int(S.now + T.SESSION_TTLS * ttl)
   due[#due + 1] = 'x ' .. S.agent .. ' ' .. S.epoch
   T.many('ZADD', S.base .. '@due', due)
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, table.concat(codes, ' ') }
+  return { T.finish(S), table.concat(codes, ' ') }
 end

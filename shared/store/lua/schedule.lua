@@ -3,7 +3,8 @@
 -- args: replid verb group schedule actor digest due_ms missed spec capability width urgency impact start_by_s retry inputs contract
 -- bound: 10,000 schedules a partition; 1 MiB of inputs
 -- flags: none
--- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_STATE_TRANSITION ACTION_ID_COLLISION BACKPRESSURE
+-- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_STATE_TRANSITION
+--   ACTION_ID_COLLISION BACKPRESSURE
 -- events: none
 --
 -- `verb` is create (refused where that id has other content), replace (then that content goes) or delete, which ends with
@@ -58,7 +59,5 @@ T.calls.schedule = function(keys, a)
   redis.call('SET', S.base .. group .. ':sc:' .. schedule, a[16])
   G.due['f ' .. group .. ' ' .. schedule] = tonumber(record.due)
   T.commit(S)
-  local envelope = T.envelope(S)
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
-  return { envelope, '1', record.due }
+  return { T.finish(S), '1', record.due }
 end

@@ -6,8 +6,8 @@
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_STATE_TRANSITION
 -- events: mission.sealed mission.submitted_for_approval mission.approved mission.terminated
 --
--- The reply: envelope, "1" where it was sealed before, else "0". A terminal Mission that was never open is refused only
--- while it is not sealed; a sealed one answers "1" for ever.
+-- The reply: envelope, "0", or "1" where nothing was left to seal: one that was given whole, or sealed before, for ever. An
+-- open one that was cancelled is refused.
 local function list(S, G)
   G.due['u ' .. G.name .. ' 0'] = false
   G.usage.entry_ms, G.touched = S.now, true

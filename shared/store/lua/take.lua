@@ -6,7 +6,6 @@
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN PAUSED EMPTY
 -- events: work.offer.accepted work.started
 T.arity.take = 4
-T.BYTES_MAX = 1048576
 T.SKIP_MAX = 64
 
 local function candidates(S, G, cap, most)

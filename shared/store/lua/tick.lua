@@ -86,8 +86,7 @@ T.calls.tick = function(keys, a)
   end
   for _, session in ipairs(S.silent) do T.unregister(S, session[1], session[2]) end
   for _, schedule in ipairs(S.over) do T.drop_schedule(S, schedule[1], schedule[2]) end
-  local envelope, halted = T.envelope(S), {}
-  T.ring_timer(S, string.match(envelope, '^%S+ (%S+)'))
+  local envelope, halted = T.finish(S), {}
   for _, G in ipairs(S.order) do
     if G.bad then halted[#halted + 1] = G.name .. '=' .. G.bad end
   end

@@ -3,7 +3,8 @@
 -- args: group item epoch lease number digest state keep
 -- bound: one Checkpoint of at most 1 MiB
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
+--   WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.checkpointed work.released work.offer.created
 --
 -- keep = 1 keeps the ownership under a new start-by deadline; keep = 0 gives the item back to everybody.
@@ -18,7 +19,7 @@ T.ops.yield = function(S, group, id, epoch, lease, number, digest, state, keep)
   code = code or T.stale_lease(S, it, epoch, lease)
   code = code or T.checkpoint(S, G, it, number, digest, state)
   if code then return T.outcome(S, G, code) end
-  local start_by = S.now + 1000 * tonumber(it.sb or '60')
+  local start_by = S.now + 1000 * tonumber(it.sb or T.START_BY_S)
   local seq = T.emit(S, G, 'work.checkpointed', id, S.by, { epoch, number, digest, T.int(#state), T.int(start_by) })
   if keep == '1' then
     T.disown(S, G, it, S.now)
