@@ -80,7 +80,7 @@ lint: $(STAMP) ## Format, lint and types
 check: lint ## The quick round: format, lint, types and the fast tests
 	@$(PYTEST) -n 2 -m "not slow" $(FAST_TESTS)
 
-test: $(STAMP) ## Run every test: under six minutes (ARGS="tests/core -k name" runs just those)
+test: $(STAMP) ## Run every test: a quarter of an hour (ARGS="tests/core -k name" runs just those)
 ifeq ($(strip $(ARGS)),)
 	@$(PYTEST) -n 2 -m "not deep" $(SHARED_TESTS)
 	@$(PYTEST) $(ALONE_TESTS)

@@ -241,7 +241,8 @@ async def test_however_many_tick_each_tick_fires_once(missed: Missed, world: Wor
         assert len(due) == len(set(due)), "no tick twice"
         assert due == sorted(due)
         found = await view(world, name)
-        assert found.fired == len(due) >= 2
+        # On a real clock the few ticks there are may each be told to a caller that dies, and be moved on.
+        assert found.fired == len(due) >= (2 if world.clock else 1)
         every = range((await view(world, name)).created_ms, now_ms + 1)
         passed = [at_ms for at_ms in range(due[0], every.stop, 1000)]
         assert len(due) + sum(note.skipped for note in mine) == len(passed), "each tick that passed fired or is counted"
