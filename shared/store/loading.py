@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model import Capability, NewItem, NewMission
+from .operations import Arguments
 
 CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
 """Of one call: what the scripts allow of items and dependencies, and less than what they allow in bytes."""
-
-Arguments = list[str | bytes | int | float]
 
 
 def chunks_of(items: Sequence[NewItem]) -> list[list[NewItem]]:

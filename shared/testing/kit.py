@@ -101,7 +101,7 @@ class Losses:
             for loss in self.waiting
         ]
 
-    def route(self, process: Process | None, commands: Sequence[Command], timeout_s: float) -> Route:  # noqa: ARG002
+    def route(self, process: Process | None, commands: Sequence[Command], timeout_s: float) -> Route:  # noqa: ARG002 - all come in time
         """Everything arrives; the answer does not come back where that was asked for."""
         there_s, back_s = self._chance.uniform(0.0001, 0.001), self._chance.uniform(0.0001, 0.001)
         lost = process is not None and self._strikes(process.name, commands)

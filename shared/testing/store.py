@@ -24,6 +24,6 @@ class FakeEndpoint:
         seen(Lineage(self.replid, self.replid))
         return fakeredis.FakeAsyncRedis(server=self.server)
 
-    def sync_client(self, *, timeout_s: float, seen: Seen) -> Any:  # noqa: ARG002
+    def sync_client(self, *, timeout_s: float, seen: Seen) -> Any:  # noqa: ARG002 - as above
         seen(Lineage(self.replid, self.replid))
         return fakeredis.FakeRedis(server=self.server)
