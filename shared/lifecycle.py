@@ -1,6 +1,7 @@
 """The one table of states: which Event moves a WorkItem or a Mission from where to where, and who may cause it.
 
-The rules are protocol.md, section 2. The function library is checked against this table by a test.
+The rules are protocol.md, section 2. `tests/store/test_every_transition.py` tries every call of the function library in
+every state against this table, and docs/lifecycle.md is drawn from it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ class Who(StrEnum):
     """By a command of the Mission's Coordinator or owner."""
 
 
+class Given(StrEnum):
+    """What must be true of an item besides its state."""
+
+    PARKED = "it is parked"
+    RETRYING = "it waits for another attempt"
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """One row: `cause` takes the state from any of `sources` to `target`."""
@@ -37,34 +45,64 @@ class Move:
     sources: frozenset[ItemState | None]
     target: ItemState
     who: Who
+    by: frozenset[str] = frozenset()
+    """The calls of the store (`library.DOORS`) that ask for it: in any other state they are refused."""
+    then: frozenset[str] = frozenset()
+    """The calls in which it may follow another row."""
+    given: Given | None = None
 
 
-def _row(cause: EventKind, sources: Iterable[ItemState | None], target: ItemState, who: Who) -> Move:
-    return Move(cause, frozenset(sources), target, who)
+def _row(
+    cause: EventKind,
+    sources: Iterable[ItemState | None],
+    target: ItemState,
+    who: Who,
+    *,
+    by: str = "",
+    then: str = "",
+    given: Given | None = None,
+) -> Move:
+    return Move(cause, frozenset(sources), target, who, frozenset(by.split()), frozenset(then.split()), given)
 
 
 _S = ItemState
+_K = EventKind
+_OWNED = (_S.QUEUED, _S.ACTIVE)
 _UNFINISHED = (_S.OPEN, _S.OFFERED, _S.QUEUED, _S.ACTIVE, _S.BLOCKED, _S.SUBMITTED)
 
 ITEM_MOVES: tuple[Move, ...] = (
-    _row(EventKind.AUTHORIZED, (None,), _S.OPEN, Who.SUBMITTER),
-    _row(EventKind.OFFERED, (_S.OPEN, _S.FAILED), _S.OFFERED, Who.POLICY),
-    _row(EventKind.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED),
-    _row(EventKind.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER),
-    _row(EventKind.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER),
-    _row(EventKind.CHECKPOINTED, (_S.ACTIVE,), _S.QUEUED, Who.HOLDER),
-    _row(EventKind.RELEASED, (_S.QUEUED, _S.ACTIVE), _S.OPEN, Who.OWNER),
-    _row(EventKind.LAPSED, (_S.QUEUED, _S.ACTIVE), _S.OPEN, Who.TIMER),
-    _row(EventKind.REQUEUED, (_S.QUEUED, _S.ACTIVE), _S.QUEUED, Who.SESSION),
-    _row(EventKind.SUBMITTED, (_S.ACTIVE,), _S.SUBMITTED, Who.HOLDER),
-    _row(EventKind.RESULT_ACCEPTED, (_S.SUBMITTED,), _S.VERIFIED, Who.POLICY),
-    _row(EventKind.FAILED, (_S.ACTIVE,), _S.FAILED, Who.HOLDER),
-    _row(EventKind.FAILED, _UNFINISHED, _S.FAILED, Who.COMMAND),
-    _row(EventKind.RETRIES_ENDED, (_S.FAILED,), _S.FAILED, Who.COMMAND),
-    _row(EventKind.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY),
-    _row(EventKind.CANCELLED, _UNFINISHED, _S.CANCELLED, Who.COMMAND),
+    _row(_K.AUTHORIZED, (None,), _S.OPEN, Who.SUBMITTER, by="create add fire"),
+    _row(
+        *(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.POLICY),
+        by="tick",
+        then="create add fire submit release yield tick close_session install_session",
+    ),
+    _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.POLICY, by="tick", then="fail", given=Given.RETRYING),
+    _row(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.COMMAND, by="retry", given=Given.PARKED),
+    _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.COMMAND, by="retry"),
+    _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take"),
+    _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
+    _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
+    _row(_K.CHECKPOINTED, (_S.ACTIVE,), _S.QUEUED, Who.HOLDER, by="yield"),
+    _row(_K.RELEASED, _OWNED, _S.OPEN, Who.OWNER, by="release close_session tick", then="yield install_session"),
+    _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="tick"),
+    _row(_K.REQUEUED, _OWNED, _S.QUEUED, Who.SESSION, by="install_session"),
+    _row(_K.SUBMITTED, (_S.ACTIVE,), _S.SUBMITTED, Who.HOLDER, by="submit"),
+    _row(_K.RESULT_ACCEPTED, (_S.SUBMITTED,), _S.VERIFIED, Who.POLICY, then="submit"),
+    _row(_K.FAILED, (_S.ACTIVE,), _S.FAILED, Who.HOLDER, by="fail"),
+    _row(_K.FAILED, _UNFINISHED, _S.FAILED, Who.COMMAND, by="fail_item"),
+    _row(
+        *(_K.RETRIES_ENDED, (_S.FAILED,), _S.FAILED, Who.COMMAND),
+        by="fail_item cancel tick",
+        given=Given.RETRYING,
+    ),
+    _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, then="tick install_session"),
+    _row(_K.CANCELLED, _UNFINISHED, _S.CANCELLED, Who.COMMAND, by="cancel tick"),
 )
-"""A failed item leaves only by a new offer: of its retry contract, or of a command. Parking holds an open item back."""
+"""A failed item leaves only by a new offer: of its retry contract, or of a command. Parking holds an open item back.
+
+A `tick` carries out what a timer or an ended Mission asks for; no Worker and no person asks it for one item.
+"""
 
 MISSION_MOVES: dict[EventKind, tuple[frozenset[MissionState | None], MissionState]] = {
     EventKind.MISSION_CREATED: (frozenset({None}), MissionState.ACTIVE),
@@ -74,6 +112,16 @@ MISSION_MOVES: dict[EventKind, tuple[frozenset[MissionState | None], MissionStat
     EventKind.MISSION_CANCELLED: (frozenset({MissionState.ACTIVE}), MissionState.CANCELLED),
     EventKind.MISSION_SEALED: (frozenset({MissionState.ACTIVE}), MissionState.ACTIVE),
 }
+
+MISSION_CALLS: dict[EventKind, frozenset[str]] = {
+    EventKind.MISSION_CREATED: frozenset({"create"}),
+    EventKind.MISSION_SUBMITTED: frozenset({"submit", "seal"}),
+    EventKind.MISSION_APPROVED: frozenset({"submit", "seal"}),
+    EventKind.MISSION_TERMINATED: frozenset({"submit", "fail", "fail_item", "cancel", "seal", "tick"}),
+    EventKind.MISSION_CANCELLED: frozenset({"cancel"}),
+    EventKind.MISSION_SEALED: frozenset({"seal"}),
+}
+"""The calls of the store in which each of them happens."""
 
 TERMINAL_ITEMS = frozenset({_S.VERIFIED, _S.FAILED, _S.CANCELLED})
 TERMINAL_MISSIONS = frozenset({MissionState.APPROVED, MissionState.FAILED, MissionState.CANCELLED})
