@@ -56,9 +56,14 @@ class Mission:
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one.
 
-        Corrupt where Events that the store counts are not in the log.
+        Corrupt where Events that the store counts are not in the log; Expired where they were kept and are gone.
         """
         view = await self.view()
+        if view.is_expired:
+            raise Expired(
+                f"mission {quoted(self.id)} is {view.state}, and its Events were kept for their time and are gone; "
+                "an archive may hold them"
+            )
         if not 0 <= after <= view.last_seq:
             raise Misuse(f"after: {after}, must be 0 to {view.last_seq}, where the log of {quoted(self.id)} ends now")
         while view.state not in TERMINAL_MISSIONS or after < view.last_seq:

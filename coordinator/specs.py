@@ -245,7 +245,7 @@ class MissionSpec(_Spec, frozen=True):
     open: bool = False
     """Grows by `mission.add` until `mission.seal`; it cannot end before."""
     keep_results_s: Annotated[int, _within(KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX)] = KEEP_RESULTS_S
-    """How long results are kept after its end; who asks later is told that they expired."""
+    """How long it is kept after its end, with its results; who asks within 30 days from then is told that they expired."""
 
     @model_validator(mode="after")
     def _has_work(self) -> Self:

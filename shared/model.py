@@ -349,7 +349,7 @@ class MissionView:
     is_open: bool = False
     """Whether it grows until it is sealed."""
     is_expired: bool = False
-    """Whether its items were kept for their time and are gone."""
+    """Whether it was kept for its time after its end and is gone: this is its tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

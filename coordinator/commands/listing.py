@@ -35,8 +35,8 @@ def missions(
     """List Missions, the newest last.
 
     --json: {"now_ms", "left_out", "missions": [{"mission", "state", "account", "owner", "objective", "weight", "total",
-    "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open",
-    "expired"}]}; expired: its items were kept for their time and are gone
+    "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open"}]}; one
+    whose time is over after its end is not listed any more
     """
 
     async def read(store: Store) -> tuple[int, list[MissionView], list[Progress]]:
@@ -91,7 +91,6 @@ def _fields(one: MissionView) -> dict[str, Any]:
         "deadline_ms": one.deadline_ms,
         "last_seq": one.last_seq,
         "open": one.is_open,
-        "expired": one.is_expired,
     }
 
 

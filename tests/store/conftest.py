@@ -10,6 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 import redis.asyncio
+from owned_keys import names
 from servers import LEGS, emptied
 from store.audit import audit
 from store.world import PREFIX, FrozenClock, World, opened
@@ -18,15 +19,8 @@ from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.faults import FaultyEndpoint
 from treadle.shared.testing.store import FakeEndpoint
 
-TOKEN = r"[A-Za-z0-9_.~%-]+"
-STAYS = re.compile(
-    r"@(meta|sessions|lanes|epochs|caps|live|due|halted|groups|seqs|usage|members|store|parked|pause|sched)"
-    rf"|@(take|dir|tomb|wake|held):{TOKEN}"
-    rf"|{TOKEN}:(log|mission|items|jobs)"
-    rf"|{TOKEN}:(i|in|ck|rs|fl|sc|out):{TOKEN}"
-)
-"""What may stand without an expiry, by what follows the tag: nothing else may."""
-EXPIRES = re.compile(rf"@inbox:{TOKEN}|{TOKEN}:wait|{TOKEN}:w:{TOKEN}")
+STAYS, EXPIRES = names(expiring=False), names(expiring=True)
+"""What may stand without an expiry, and with one, by what follows the tag: nothing else may (docs/keys.md)."""
 KEY = re.compile(rf"{PREFIX}:\{{(org|[0-9.]+)\}}:(.+)", re.DOTALL)
 
 

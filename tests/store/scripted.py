@@ -155,6 +155,9 @@ class Day:
         await insist(lambda: commands.cancel(store, group, second.item, actor="ana", reason="no-more"))
         await insist(lambda: commands.seal(store, group, actor="ana"))
         await insist(lambda: store.call("watch", 0, (group, first.item, "client", 60_000)))
+        brief = a_new_mission("day-6", a_new_item("x", capability="other"), keep_results_s=0)
+        await insist(lambda: store.create(brief))
+        await insist(lambda: commands.cancel(store, brief.group, None, actor="ana", reason="no-more"))
 
     async def _tick(self, authority: Authority) -> None:
         """Until nothing is due: a pump goes on with each tick, a repeated one too."""

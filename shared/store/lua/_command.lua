@@ -8,6 +8,7 @@ function T.command(keys, a, loading)
   T.load(S, { a[2] })
   local G = S.groups[a[2]]
   local code = T.closed(G) or (G.state == 'loading' and not loading and 'GROUP_NOT_FOUND')
+  if not G and T.remains(S, a[2]) == 'gone' then return nil, T.not_in({ name = a[2], state = 'ended' }) end
   if code then return nil, T.refuse(code, 'group=' .. a[2]) end
   T.counts(S, G)
   return S, nil, G

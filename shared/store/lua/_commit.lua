@@ -71,7 +71,7 @@ function T.commit(S)
       T.save_mission(S, G)
       T.remove_items(S, G)
       T.collect(S, G, W)
-      if G.gone then T.remove_group(S, G) end
+      if G.buried then T.bury(S, G) elseif G.gone then T.unload(S, G) end
     end
   end
   T.flush(S, W)

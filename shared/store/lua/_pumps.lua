@@ -29,12 +29,12 @@ function T.pump_cancel(S, G, from, member)
   G.due['c ' .. G.name .. ' ' .. T.int(next_from)] = S.now
 end
 
--- z: the time for which an ended Mission's items were kept is over: the items go, the Mission says that they are gone.
+-- z: the time for which an ended Mission was kept is over: its items go, and with the last of them its Group.
 function T.pump_expire(S, G, member)
   local ids = page(S, G, 0)
   G.due[member] = #ids > 0 and S.now or false
-  G.doomed, G.expired = ids, #ids == 0
-  S.release_left = S.release_left - #ids
+  G.doomed, G.buried = ids, #ids == 0
+  S.release_left = S.release_left - (G.buried and T.BURIAL or #ids)
 end
 
 -- u: a load that was never sealed is removed as if it had not been, so long after its last chunk.

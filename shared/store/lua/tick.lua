@@ -55,7 +55,8 @@ local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
   if kind == 'x' then return T.silence(S, name, id, member) end
   local G = S.groups[name]
-  if T.closed(G) then S.aside[#S.aside + 1] = member
+  if not G then T.adrift(S, kind, name, id, member)
+  elseif T.closed(G) then S.aside[#S.aside + 1] = member
   elseif kind == 'f' then T.come_due(S, G, id, member)
   elseif kind == 'l' or kind == 's' then
     lapse(S, G, T.named(S, G, id), kind, member)
