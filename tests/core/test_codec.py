@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse
@@ -90,7 +90,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_what_is_packed_comes_back(value: object) -> None:
     raw = packed(value)
@@ -121,7 +120,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(ANYTHING)
 def test_nothing_that_packs_is_poison_to_its_reader(value: object) -> None:
     raw = packed(value)
@@ -258,7 +256,6 @@ def test_a_two_mebibyte_input_is_refused_without_showing_it() -> None:
 # --- bytes nobody packed ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400))
 @example(b"\xc7\x0c\xff" + b"\x00" * 4 + b"\x7f" + b"\xff" * 7)
 @example(b"\xd7\xff" + b"\xff" * 8)
@@ -270,7 +267,6 @@ def test_random_bytes_unpack_or_are_corrupt(raw: bytes) -> None:
         assert pack(unpack(pack(value))) == pack(value)
 
 
-@settings(deadline=None)
 @given(VALUES, st.data())
 def test_a_flipped_byte_unpacks_or_is_corrupt(value: object, data: st.DataObject) -> None:
     raw = bytearray(pack([value]))
@@ -427,7 +423,6 @@ def test_an_entry_no_script_writes_is_corrupt(entry_id: bytes, fields: dict[byte
     assert len(str(caught.value)) < 1000
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=12),
     st.dictionaries(st.sampled_from([b"t", b"k", b"i", b"b", b"d", b"z"]), st.binary(max_size=30)),

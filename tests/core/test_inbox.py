@@ -359,5 +359,5 @@ class InboxMachine(RuleBasedStateMachine):
             assert group not in self.inbox.behind()
 
 
-InboxMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+InboxMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 TestInbox = InboxMachine.TestCase

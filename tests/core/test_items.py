@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from treadle.coordinator.core.items import BATCH_BYTES_MAX, BATCH_MAX, batches, plan_items
 from treadle.coordinator.specs import Retry, WorkSpec
@@ -181,7 +181,6 @@ def shuffled(value: Any) -> Any:
     return [shuffled(child) for child in value] if isinstance(value, list) else value
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4))
 def test_the_digest_does_not_depend_on_the_order_of_keys(inputs: dict[str, Any]) -> None:
     assert planned(inputs=inputs).digest == planned(inputs=shuffled(inputs)).digest

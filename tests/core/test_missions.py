@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from treadle.coordinator.core.graph import DEPENDENTS_MAX
 from treadle.coordinator.core.missions import plan_mission, plan_standing, standing_id
@@ -95,7 +95,6 @@ def graphs(draw: st.DrawFn) -> list[WorkSpec]:
     return draw(st.permutations(work))
 
 
-@settings(deadline=None)
 @given(graphs())
 def test_no_item_stands_before_what_it_waits_for(work: list[WorkSpec]) -> None:
     mission = plan(*work)
@@ -106,7 +105,6 @@ def test_no_item_stands_before_what_it_waits_for(work: list[WorkSpec]) -> None:
     assert len(seen) == len(work)
 
 
-@settings(deadline=None)
 @given(graphs(), st.data())
 def test_an_edge_back_is_refused_as_a_cycle(work: list[WorkSpec], data: st.DataObject) -> None:
     after = {one.id: list(one.after) for one in work}

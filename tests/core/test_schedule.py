@@ -353,7 +353,7 @@ def test_shares_are_slot_seconds_by_weight_whatever_the_length_of_items(
     assert house.share(A, (A, B)) == pytest.approx(weights[0] / sum(weights), abs=0.02)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     slots=st.integers(1, 4),
     draw=st.sampled_from([1, DRAW]),

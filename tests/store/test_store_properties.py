@@ -175,14 +175,14 @@ async def play(items: list[Any], script: list[Step]) -> None:
 
 
 @given(st.lists(steps, min_size=10, max_size=45))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 async def test_any_interleaving_of_two_workers_leaves_one_consistent_story(script: list[Step]) -> None:
     wide = a_new_item("b", width=2, start_by_s=1)
     await play([a_new_item("a"), wide, a_new_item("c", after=["a"]), a_new_item("d", after=["b", "c"])], script)
 
 
 @given(st.lists(steps, min_size=10, max_size=45))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 async def test_one_item_never_has_two_live_leases_and_its_epochs_only_rise(script: list[Step]) -> None:
     """S1, over two Agents, their older sessions, and leases that lapse before any tick sees it."""
     async with a_world() as world:
@@ -213,7 +213,7 @@ async def test_one_item_never_has_two_live_leases_and_its_epochs_only_rise(scrip
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "submit", "away", "fail"]), st.integers(0, 120)), max_size=40))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 async def test_the_service_counted_is_what_the_log_says(script: list[tuple[str, int]]) -> None:
     """Scheduler, rule 6, over two Groups of two accounts: what ran, for how long, and what runs now."""
     async with a_world() as world:
