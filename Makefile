@@ -88,8 +88,8 @@ else
 	@$(PYTEST) $(ARGS)
 endif
 
-sim: $(STAMP) ## Run the seeded interleavings and the bugs on purpose: minutes (SEED=7 replays one seed)
-	@$(if $(SEED),TREADLE_SIM_SEED=$(SEED) $(PYTEST) tests/sim/test_interleavings.py,$(PYTEST) -n 2 tests/sim) $(ARGS)
+sim: $(STAMP) ## Run a thousand seeded interleavings and the bugs on purpose: half an hour (SEED=7 replays one seed)
+	@$(if $(SEED),TREADLE_SIM_SEED=$(SEED) $(PYTEST) tests/sim/test_interleavings.py,TREADLE_SIM_LONG=1 $(PYTEST) -n 2 tests/sim) $(ARGS)
 
 bench: $(STAMP) ## Run the benchmarks of tests/bench
 	@if [ -z "$(wildcard tests/bench/test_*.py)" ]; then echo "make bench: tests/bench holds no benchmark yet" >&2; exit 1; fi

@@ -44,6 +44,7 @@ def check(world: World) -> int:
             *_ended(world, part, histories),
             *_journal(world, histories),
             *_sessions(world, part),
+            *_pauses(world, part),
         ):
             world.wrong(f"partition {part.number}: {fault}")
     for fault in (*_projections(world, quiet=True), *_told(world), *_slots(world)):
@@ -106,7 +107,7 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
                 due[f"s {member}"] = int(fields["sby"])
             elif item.state is S.ACTIVE:
                 due[f"l {member}"] = int(fields["lex"])
-            elif "nb" in fields:
+            elif "nb" in fields and group.state == "active":
                 due[f"n {member}"] = int(fields["nb"])
             if item.state in (S.QUEUED, S.ACTIVE):
                 held.setdefault(item.owner, set()).add(member)
@@ -164,7 +165,7 @@ def _group(group: GroupDump, history: History) -> Iterator[str]:
     if group.mission.get("state") != history.mission:
         yield f"{name}: the Mission is {group.mission.get('state')}, by the log {history.mission}"
     ended = history.mission != "active"
-    if group.state != ("ended" if ended else "active"):
+    if group.state != {"active": "active", "cancelled": "cancelled"}.get(str(history.mission), "ended"):
         yield f"{name}: its record says {group.state}, by the log it is {history.mission}"
     if not ended and counts["live"] == 0:
         yield f"{name}: nothing of it can move, and it goes on"
@@ -289,24 +290,27 @@ def _caught_up(world: World, runtime: Runtime, group: GroupId, cursor: int) -> I
 def _ended(world: World, part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     errands = _errands(world)
     for name, history in histories.items():
-        states, results = errands[name].states(), errands[name].results()
-        jobs = {job.item: job for job in errands[name].jobs}
-        approved = all(state is S.VERIFIED for state in states.values())
-        if history.mission != ("approved" if approved else "failed"):
+        results, commands = errands[name].results(), world.commanded.get(name, set())
+        whole = all(item.state is S.VERIFIED for item in history.items.values())
+        if history.mission == "cancelled":
+            if not any(verb == "cancel" for verb, _ in commands):
+                yield f"{name}: cancelled by nobody"
+        elif history.mission != ("approved" if whole else "failed"):
             yield f"{name}: ended {history.mission}"
-        for id_, wanted in states.items():
-            item = history.items[id_]
-            if item.state is not wanted:
-                yield f"{name}/{id_}: {item.state}, should be {wanted}"
-            elif wanted is S.FAILED:
+        for job in errands[name].jobs:
+            item = history.items[job.item]
+            right = _right_ends(errands[name], history, job.item, commands)
+            if item.state not in right:
+                yield f"{name}/{job.item}: {item.state}, should be {' or '.join(right)}"
+            elif item.state is S.FAILED and ("fail", job.item) not in commands and job.ending != "flaky":
                 evidence = codec.unpack(item.reason, what="evidence")
-                if not isinstance(evidence, dict) or (evidence["type"], evidence["text"]) != jobs[id_].reason:
-                    yield f"{name}/{id_}: failed for {evidence}, its handler said {jobs[id_].reason}"
+                if not isinstance(evidence, dict) or (evidence["type"], evidence["text"]) != job.reason:
+                    yield f"{name}/{job.item}: failed for {evidence}, its handler said {job.reason}"
             elif (
-                wanted is S.VERIFIED
-                and (found := codec.unpack(part.groups[name].results[id_], what="result")) != results[id_]
+                item.state is S.VERIFIED
+                and (found := codec.unpack(part.groups[name].results[job.item], what="result")) != results[job.item]
             ):
-                yield f"{name}/{id_}: its result is {found}"
+                yield f"{name}/{job.item}: its result is {found}"
     missing = {
         errand.mission for errand in world.errands if _partition(world, errand.mission) == part.number
     } - histories.keys()
@@ -315,6 +319,20 @@ def _ended(world: World, part: PartitionDump, histories: dict[str, History]) -> 
     pending = [member for member in part.due if member[0] not in "xz"]
     if pending:
         yield f"@due still has {pending}"
+
+
+def _right_ends(errand: Errand, history: History, id_: str, commands: set[tuple[str, str]]) -> list[ItemState]:
+    """How an item may end: by what its handler does, by what became of those it waits for, by what people commanded."""
+    job = next(job for job in errand.jobs if job.item == id_)
+    right = {S.CANCELLED}
+    if all(history.items[other].state is S.VERIFIED for other in job.after):
+        right = {S.VERIFIED} if job.ending in ("ok", "flaky") else {S.FAILED}
+    if history.mission == "cancelled" or ("cancel_item", id_) in commands:
+        # One that waits for another attempt has failed, and stays so.
+        right |= {S.CANCELLED} if job.ending == "ok" else {S.CANCELLED, S.FAILED}
+    if ("fail", id_) in commands:
+        right.add(S.FAILED)
+    return sorted(right)
 
 
 def _partition(world: World, mission: str) -> int:
@@ -413,6 +431,20 @@ def _sessions(world: World, part: PartitionDump) -> Iterator[str]:
                     )
 
 
+def _pauses(world: World, part: PartitionDump) -> Iterator[str]:
+    """While something is paused, nothing of it is accepted or started, whoever asks and however late the answer comes."""
+    for name, group in part.groups.items():
+        account = group.record[2]
+        for event in group.events:
+            if event.kind not in (K.ACCEPTED, K.STARTED):
+                continue
+            capability = group.items[str(event.item)]["cap"]
+            for flag in ("all", f"a:{account}", f"c:{capability}", f"g:{name}"):
+                for from_ms, to_ms in world.paused.get((f"{part.base}@meta", flag), []):
+                    if from_ms < event.at_ms < to_ms:
+                        yield f"{name} sequence {event.seq}: {event.kind} while {flag} is paused, {from_ms}..{to_ms}"
+
+
 def _told(world: World) -> Iterator[str]:
     """What clients were told is what the store has."""
     for errand in world.errands:
@@ -420,6 +452,8 @@ def _told(world: World) -> Iterator[str]:
         states = errand.states()
         if told.events != list(range(1, len(told.events) + 1)):
             yield f"{errand.mission}: followed the Events {told.events}"
+        if errand.mission in world.commanded:
+            continue
         if len({receipt.created_ms for receipt in told.receipts}) > 1:
             yield f"{errand.mission}: created at {sorted({receipt.created_ms for receipt in told.receipts})}"
         failures = tuple((job.item, *job.reason) for job in errand.jobs if states[job.item] is S.FAILED)

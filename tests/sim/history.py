@@ -140,7 +140,7 @@ def _item(history: History, event: Event) -> None:
     if state not in (S.QUEUED, S.ACTIVE, S.SUBMITTED):
         item.owner = ""
     item.state = state
-    if state in TERMINAL_ITEMS and item.epoch == 0 and state is not S.CANCELLED:
+    if state in TERMINAL_ITEMS and item.epoch == 0 and state is not S.CANCELLED and "@" in event.by:
         history.wrong(event, "nobody ever owned it")
 
 
@@ -279,7 +279,13 @@ def _verified(history: History, item: Item, event: Event) -> None:
 
 def _failed(history: History, item: Item, event: Event) -> None:
     item.reason, item.retry_ms = event.payload, int(event.get("retry_ms"))
-    _end(history, item, event, event.at_ms)
+    _over(history, item, event)
+
+
+def _tried_no_more(history: History, item: Item, event: Event) -> None:
+    if item.retry_ms == 0:
+        history.wrong(event, "it was not to be tried again anyway")
+    item.retry_ms = 0
 
 
 def _nothing(history: History, item: Item, event: Event) -> None:
@@ -297,4 +303,6 @@ _MOVES: Mapping[EventKind, Callable[[History, Item, Event], None]] = {
     K.SUBMITTED: _submitted,
     K.RESULT_ACCEPTED: _verified,
     K.FAILED: _failed,
+    K.RETRIES_ENDED: _tried_no_more,
+    K.CANCELLED: _over,
 }

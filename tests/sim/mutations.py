@@ -113,7 +113,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a lease lapses before its time",
-        1,
+        18,
         (
             Edit("tick.lua", "tonumber(it[field]) > S.now then", "tonumber(it[field]) > S.now + 300 then"),
             Edit("tick.lua", "'-inf', T.int(S.now), 'LIMIT'", "'-inf', T.int(S.now + 300), 'LIMIT'"),
@@ -140,6 +140,24 @@ MUTATIONS = (
         "a session's leases are not charged when it is replaced",
         1,
         (Edit("install_session.lua", "math.min(S.now, tonumber(it.lex)) or S.now)", "tonumber(it.t0) or S.now)"),),
+    ),
+    Mutation("what is paused is taken", 18, (Edit("take.lua", "(T.paused(S, G, cap) and 'PAUSED')", "nil"),)),
+    Mutation("what is paused is started", 18, (Edit("start.lua", "(T.paused(S, G, it.cap) and 'PAUSED')", "nil"),)),
+    Mutation(
+        "a cancelled item keeps its run",
+        5,
+        (
+            Edit(
+                "_withdraw.lua",
+                "T.disown(S, G, it, it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now)",
+                "",
+            ),
+        ),
+    ),
+    Mutation(
+        "a failed item is offered before its time",
+        2,
+        (Edit("_retry.lua", "if at > S.now then G.due", "if false then G.due"),),
     ),
     Mutation("the Cursor skips to the doorbell", 1, patch=_skips_to_the_doorbell),
     Mutation("a repeated call is renumbered", 1, patch=_renumbers_a_repeated_call),

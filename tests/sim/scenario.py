@@ -26,7 +26,7 @@ class Job:
     start_by_s: int
     steps_ms: tuple[int, ...]
     ending: str
-    """`ok`, or how its handler gives up: `fail` (Fail), `raise` (an exception of its own)."""
+    """`ok`; how its handler gives up, `fail` (Fail) or `raise` (an exception of its own); `flaky`: not at its first tries."""
     pad: int
     """Bytes that make its bodies long, so that they have keys of their own."""
 
@@ -80,7 +80,7 @@ class Errand:
             if any(ends[other] is not ItemState.VERIFIED for other in job.after):
                 ends[job.item] = ItemState.CANCELLED
             else:
-                ends[job.item] = ItemState.VERIFIED if job.ending == "ok" else ItemState.FAILED
+                ends[job.item] = ItemState.VERIFIED if job.ending in ("ok", "flaky") else ItemState.FAILED
         return ends
 
     def results(self) -> dict[str, dict[str, Any]]:
@@ -118,7 +118,7 @@ def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
             after = names[:1]
         else:
             after = sorted(chance.sample(names, min(len(names), chance.choice((0, 0, 1, 1, 2, 3)))))
-        ending = chance.choice(("fail", "raise")) if failing and chance.random() < 0.2 else "ok"
+        ending = chance.choice(("fail", "raise", "flaky", "flaky")) if failing and chance.random() < 0.3 else "ok"
         jobs.append(
             Job(
                 item=f"i{index}",

@@ -1,6 +1,7 @@
 """The whole house under seeded weather: after every seed the independent checker finds nothing wrong.
 
-A hundred seeds run with `make test`. `make sim SEED=7` runs one, `TREADLE_SIM_SEEDS=1-500 make sim` a range.
+A hundred seeds run with `make test`, a thousand with `make sim`. `make sim SEED=7` runs one, `TREADLE_SIM_SEEDS=1-500 make sim`
+a range.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import pytest
 from sim.world import Outcome, simulate
 
-DEFAULT = "1-100"
+DEFAULT = "1-1000" if os.environ.get("TREADLE_SIM_LONG") else "1-100"
 CHUNK = 5
 TRACE_SHOWN = 60
 LINE_CHARS = 300

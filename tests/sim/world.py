@@ -18,6 +18,7 @@ from unittest import mock
 import anyio
 from sim.editing import TIGHT, edited
 from sim.mutations import Mutation
+from sim.people import come_true, draw_wishes
 from sim.scenario import CAPABILITIES, Errand, draw_errands, result_of
 from sim.weather import OF_PROCESSES, OF_SERVERS, Fault, Weather
 from treadle.coordinator.client import Client, MissionFailed
@@ -38,6 +39,7 @@ from treadle.worker.worker import Replaced
 PREFIX = "sim"
 CHAOS_S = 12.0
 SETTLE_S = 9.0
+FLAKY_TRIES = 2
 STEPS_MAX = 100_000
 """A run takes 2,000 to 10,000: what takes so many asks the store all the time."""
 ALWAYS = "w0"
@@ -121,6 +123,13 @@ class World:
         self.opened: dict[tuple[str, str], str] = {}
         """(Agent, Session Epoch) -> the process for which the store minted it."""
         self.installed: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        self.wishes = draw_wishes(seed, self.errands, CHAOS_S)
+        self.people: list[Process] = []
+        self.commanded: dict[str, set[tuple[str, str]]] = {}
+        """Mission -> the commands that were given for it, each with its item: it may end otherwise then."""
+        self.paused: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        """(Partition, flag) -> from when to when it was set, as the server carried it out."""
+        self.tries: dict[tuple[str, str], int] = {}
         self.faults: list[str] = []
         """What was seen to be wrong."""
         self.clients: list[asyncio.Task[None]] = []
@@ -161,6 +170,12 @@ class World:
                 if code == "OK":
                     group, item, _, lease = command[at : at + 4]
                     self.renewed.setdefault((group, item, lease), []).append((self.now_ms, expiry))
+        elif name == "pause" and answer[2] == b"1":
+            spans = self.paused.setdefault((str(command[3]), str(command[6])), [])
+            if command[5] == "pause":
+                spans.append((self.now_ms, 1 << 62))
+            else:
+                spans[-1] = (spans[-1][0], self.now_ms)
         elif name == "open_session" and process is not None:
             self.opened[str(command[5]), answer[1].decode()] = process.name
         elif name == "install_session":
@@ -207,6 +222,8 @@ class World:
                 write("effect", str(number))
                 context.progress(number + 1, len(inputs["steps_ms"]))
                 await context.checkpoint({"next": number + 1, "pad": inputs["pad"]})
+            if inputs["ending"] == "flaky" and self._tries(context) <= FLAKY_TRIES:
+                raise Fail(f"{context.item} does not want to yet", retryable=True)
             if inputs["ending"] == "fail":
                 raise Fail(f"{context.item} gives up")
             if inputs["ending"] == "raise":
@@ -217,6 +234,12 @@ class World:
         finally:
             if not runtime.process.is_dead:
                 write("end")
+
+    def _tries(self, context: Context) -> int:
+        """How often an item came to its end so far: never more failures than its contract has retries."""
+        place = (context.mission, context.item)
+        self.tries[place] = self.tries.get(place, 0) + 1
+        return self.tries[place]
 
     # --- processes ---
 
@@ -329,9 +352,11 @@ class World:
         for fault in (*OF_PROCESSES, *OF_SERVERS):
             for _ in range(int(self.weather.rates.get(fault, 0))):
                 self._begin(self._strike(fault, self.chance.uniform(0.2, CHAOS_S)))
+        people = [self._begin(come_true(self, wish)) for wish in self.wishes]
         looks = [self._begin(self._look(self.chance.uniform(0.5, CHAOS_S))) for _ in range(4)]
         await asyncio.sleep(CHAOS_S)
         self._heal()
+        await asyncio.gather(*people)
         await self._all_told()
         await asyncio.gather(*looks)
         self.done_s = self.loop.time()
