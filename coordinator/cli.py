@@ -15,6 +15,7 @@ import typer
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
 
 from .commands import opening
+from .commands.archive import archive
 from .commands.control import cancel, parked, requeue, retry
 from .commands.demo import demo
 from .commands.doctor import doctor
@@ -72,6 +73,7 @@ for command in (
     resume,
     schedules,
     unschedule,
+    archive,
     doctor,
 ):
     app.command()(command)

@@ -123,6 +123,11 @@ MISSION_CALLS: dict[EventKind, frozenset[str]] = {
 }
 """The calls of the store in which each of them happens."""
 
+GROUP_CALLS: dict[EventKind, frozenset[str]] = {
+    EventKind.GROUP_ARCHIVED: frozenset({"archived"}),
+}
+"""Events of a Group itself, which move neither its Mission nor an item, and the calls in which they happen."""
+
 TERMINAL_ITEMS = frozenset({_S.VERIFIED, _S.FAILED, _S.CANCELLED})
 TERMINAL_MISSIONS = frozenset({MissionState.APPROVED, MissionState.FAILED, MissionState.CANCELLED})
 

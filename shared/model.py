@@ -66,6 +66,7 @@ class EventKind(StrEnum):
     MISSION_TERMINATED = "mission.terminated"
     MISSION_CANCELLED = "mission.cancelled"
     MISSION_SEALED = "mission.sealed"
+    GROUP_ARCHIVED = "group.archived"
     AUTHORIZED = "work.authorized"
     OFFERED = "work.offer.created"
     ACCEPTED = "work.offer.accepted"
@@ -103,6 +104,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.MISSION_TERMINATED: ("reason",),
     EventKind.MISSION_CANCELLED: ("reason",),
     EventKind.MISSION_SEALED: ("items",),
+    EventKind.GROUP_ARCHIVED: ("digest",),
     EventKind.AUTHORIZED: ("capability", "width", "dependencies"),
     EventKind.OFFERED: ("capability", "cause"),
     EventKind.ACCEPTED: ("epoch", "start_by_ms"),
@@ -350,6 +352,8 @@ class MissionView:
     """Whether it grows until it is sealed."""
     is_expired: bool = False
     """Whether it was kept for its time after its end and is gone: this is its tombstone."""
+    archive: str = ""
+    """The SHA-256 of its newest archive, '' where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cancel": ("replid", "group", "item", "actor", "reason"),
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
     "retry": ("replid", "group", "item", "actor", "action"),
+    "archived": ("replid", "group", "seq", "digest", "actor"),
+    "require_archive": ("replid", "required"),
     "open_session": ("replid", "agent", "nonce"),
     "install_session": ("replid", "agent", "session", "ttl_ms", "slots", "lives", "set", "capabilities", "after"),
     "close_session": ("replid", "agent", "session"),

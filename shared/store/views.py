@@ -81,7 +81,7 @@ async def poke(client: Any, inbox: str) -> None:
             await pipe.execute()
 
 
-def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:
+def mission_of(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:
     text = {name.decode(): value.decode() for name, value in raw.items()}
     is_open = text.get("form") == "open" and text["state"] == "active"
 
@@ -108,6 +108,7 @@ def _mission(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: 
         priority_class=text.get("class", "standard"),
         is_open=is_open,
         is_expired=text.get("expired") == "1",
+        archive=text.get("archive", ""),
     )
 
 
@@ -121,7 +122,7 @@ async def mission(client: Any, base: str, group: GroupId, partition: int) -> Mis
         pipe.hgetall(keys.mission(base, group))
         pipe.hget(keys.seqs(base), group)
         raw, last_seq = await pipe.execute()
-    return _mission(group, partition, raw, last_seq) if _is_there(raw) else None
+    return mission_of(group, partition, raw, last_seq) if _is_there(raw) else None
 
 
 async def missions(client: Any, base: str, partition: int, most: int) -> list[MissionView]:
@@ -136,7 +137,7 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
             answers = await pipe.execute()
         for i, group in enumerate(page):
             if _is_there(answers[2 * i]):
-                found.append(_mission(group, partition, answers[2 * i], answers[2 * i + 1]))
+                found.append(mission_of(group, partition, answers[2 * i], answers[2 * i + 1]))
     return found
 
 

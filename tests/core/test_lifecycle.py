@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from treadle.shared.lifecycle import (
+    GROUP_CALLS,
     ITEM_MOVES,
     MISSION_MOVES,
     TERMINAL_ITEMS,
@@ -116,7 +117,7 @@ def test_only_the_lapse_the_release_and_the_new_session_take_an_item_back() -> N
 
 def test_every_kind_has_its_fields_and_its_row() -> None:
     assert EVENT_FIELDS.keys() == set(EventKind)
-    rows = {move.cause for move in ITEM_MOVES} | MISSION_MOVES.keys()
+    rows = {move.cause for move in ITEM_MOVES} | MISSION_MOVES.keys() | GROUP_CALLS.keys()
     assert rows == set(EventKind), "a kind without a row moves nothing, or its row is missing"
     assert all(kind in EVENT_FIELDS for kind in EXTENSION_KINDS)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from store.world import World
-from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_ITEMS, next_state
+from treadle.shared.lifecycle import GROUP_CALLS, MISSION_MOVES, TERMINAL_ITEMS, next_state
 from treadle.shared.model import (
     EVENT_FIELDS,
     EXTENSION_KINDS,
@@ -72,6 +72,8 @@ def tell(events: list[Event], renewed: dict[str, int]) -> Story:
     """Follow a log; AssertionError or ValueError where an Event may not stand where it stands."""
     story = Story()
     for event in events:
+        if event.kind in GROUP_CALLS:
+            continue
         if event.item is None:
             sources, target = MISSION_MOVES[event.kind]
             assert story.state in sources, f"{event.kind} of a Mission that is {story.state}"

@@ -193,3 +193,64 @@ async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
         if start == 0:
             await command(world, "add", 0, "ana", *items)()
     return command(world, "add", 0, "ana", *items)
+
+
+ARCHIVED = ("5", "a1" * 32, "ana")
+"""What `archived` is called with behind the Group: sequence, digest, actor."""
+
+
+async def ended(world: World) -> None:
+    """A Mission whose one item was cancelled: five Events, and nothing left to withdraw."""
+    await world.mission(GROUP)
+    await command(world, "cancel", "-", "ana", "reason")()
+    for _ in range(3):
+        await world.authority.tick(0)
+
+
+@refusal("archived", "GROUP_NOT_FOUND")
+async def an_archive_of_nothing(world: World) -> Call:
+    return command(world, "archived", *ARCHIVED)
+
+
+@refusal("archived", "INVALID_STATE_TRANSITION")
+async def an_archive_of_what_has_not_ended(world: World) -> Call:
+    await world.mission(GROUP)
+    return command(world, "archived", *ARCHIVED)
+
+
+@refusal("archived", "INVALID_STATE_TRANSITION")
+async def an_archive_of_what_is_still_withdrawn(world: World) -> Call:
+    await world.mission(GROUP)
+    await command(world, "cancel", "-", "ana", "reason")()
+    return command(world, "archived", *ARCHIVED)
+
+
+@refusal("archived", "REVISION_CONFLICT")
+async def an_archive_that_misses_an_event(world: World) -> Call:
+    await ended(world)
+    return command(world, "archived", "4", *ARCHIVED[1:])
+
+
+@refusal("archived", "SCHEMA_VALIDATION_FAILED")
+async def an_archive_without_its_digest(world: World) -> Call:
+    await ended(world)
+    return command(world, "archived", "5", "digest", "ana")
+
+
+@refusal("archived", "LOG_FOREIGN", *HALT)
+async def an_archive_of_a_foreign_log(world: World) -> Call:
+    await ended(world)
+    await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id="99-0")
+    return command(world, "archived", *ARCHIVED)
+
+
+@refusal("archived", "LOG_REBORN", *HALT)
+async def an_archive_of_a_reborn_log(world: World) -> Call:
+    await ended(world)
+    await world.raw.delete(world.key(f"{GROUP}:log"))
+    return command(world, "archived", *ARCHIVED)
+
+
+@refusal("require_archive", "SCHEMA_VALIDATION_FAILED")
+async def neither_required_nor_not(world: World) -> Call:
+    return plain(world, "require_archive", world.store.replid, "perhaps")

@@ -25,9 +25,9 @@ from store.world import (
     a_yield,
 )
 from treadle.shared.errors import ReplyLost
-from treadle.shared.model import AgentId, Grant
+from treadle.shared.model import AgentId, Grant, GroupId
 from treadle.shared.schedules import Due, Interval, spec_text
-from treadle.shared.store import Authority, Operation, Store, TurnReply, commands
+from treadle.shared.store import Authority, Operation, Store, TurnReply, archiving, commands
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
@@ -121,6 +121,16 @@ class Day:
         for closing in (rival, sleeper, hand):
             await insist(closing.close)
         await self._tick(authority)
+        await self._archive(store)
+
+    async def _archive(self, store: Store) -> None:
+        """One that has ended is recorded as archived, while it is required and not."""
+        view = await insist(lambda: store.mission(GroupId("day-3")))
+        assert view is not None
+        seq, group = view.last_seq, view.group
+        await insist(lambda: archiving.require(store, True))
+        await insist(lambda: archiving.record(store, group, seq=seq, digest="a1" * 32, actor="ana"))
+        await insist(lambda: archiving.require(store, False))
 
     async def _on_schedule(self, store: Store) -> None:
         """A schedule is made, replaced, deleted, made anew; it fires once and is deleted."""

@@ -23,7 +23,7 @@ from store.situations import (
     tried,
 )
 from store.world import World, differences
-from treadle.shared.lifecycle import ITEM_MOVES, MISSION_CALLS, MISSION_MOVES, Move, Who
+from treadle.shared.lifecycle import GROUP_CALLS, ITEM_MOVES, MISSION_CALLS, MISSION_MOVES, Move, Who
 from treadle.shared.model import Event, ItemState
 
 NEW_MISSIONS = {"create", "fire"}
@@ -170,6 +170,7 @@ def test_the_table_and_the_contracts_of_the_calls_name_the_same_events() -> None
     """A call that appends an Event without a row that names the call, or a row that no contract knows, is an error here."""
     told = {(call, row.cause) for row in ITEM_MOVES for call in row.by | row.then}
     told |= {(call, cause) for cause, calls in MISSION_CALLS.items() for call in calls}
+    told |= {(call, cause) for cause, calls in GROUP_CALLS.items() for call in calls}
     listed = {(name, event) for name, contract in contracts().items() for event in contract.words("events")}
     assert {(call, cause.value) for call, cause in told} == listed
     assert MISSION_CALLS.keys() == MISSION_MOVES.keys()

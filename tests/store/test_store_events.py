@@ -13,7 +13,7 @@ from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_sub
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
-from treadle.shared.store import Store, commands
+from treadle.shared.store import Store, archiving, commands
 from treadle.shared.store.connection import Call
 from treadle.shared.store.timetable import schedule
 
@@ -135,6 +135,15 @@ async def _retry(world: World) -> None:
     await commands.retry(world.store, GROUP, ItemId("a"), actor="ana", action="1")
 
 
+async def _archived(world: World) -> None:
+    group = await world.mission()
+    await commands.cancel(world.store, group, None, actor="ana", reason="r")
+    for _ in range(3):
+        await world.authority.tick(0)
+    seq = (await world.log(group))[-1].seq
+    await archiving.record(world.store, group, seq=seq, digest="a1" * 32, actor="ana")
+
+
 async def _close_session(world: World) -> None:
     await world.mission()
     hand = await world.hand()
@@ -188,6 +197,7 @@ HAPPY: dict[str, Happy] = {
     "cancel": _cancel,
     "fail_item": _fail_item,
     "retry": _retry,
+    "archived": _archived,
     "tick": _tick,
     "take": _take,
     "start": _start,

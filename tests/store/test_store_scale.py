@@ -31,7 +31,7 @@ from store.world import (
 from treadle.shared.errors import Refused
 from treadle.shared.model import GroupId, ItemId, NewItem
 from treadle.shared.schedules import Due, Interval, ScheduleId, spec_text
-from treadle.shared.store import RedisEndpoint, commands, keys, library, loading
+from treadle.shared.store import RedisEndpoint, Store, archiving, commands, keys, library, loading
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
@@ -152,6 +152,11 @@ async def _grow(meter: Meter) -> None:
     await meter.step("seal", lambda: commands.seal(store, G, actor="ana"))
 
 
+async def _record(store: Store) -> None:
+    with suppress(Refused):  # it is still being withdrawn
+        await archiving.record(store, G, seq=1, digest="a1" * 32, actor="ana")
+
+
 async def _measure(leg: str, url: str, count: int, *, is_open: bool) -> Meter:
     async with redis.asyncio.Redis.from_url(url, protocol=2) as raw:
         await raw.flushall()
@@ -167,6 +172,8 @@ async def _measure(leg: str, url: str, count: int, *, is_open: bool) -> Meter:
                 await meter.step("create: again", lambda: world.store.create(again))
             await meter.step("cancel", lambda: commands.cancel(world.store, G, None, actor="ana", reason="no"))
             await meter.step("tick: cancels", lambda: world.authority.tick(0))
+            await meter.step("require_archive", lambda: archiving.require(world.store, True))
+            await meter.step("archived", partial(_record, world.store))
         await raw.flushall()
     return meter
 

@@ -29,8 +29,14 @@ function T.pump_cancel(S, G, from, member)
   G.due['c ' .. G.name .. ' ' .. T.int(next_from)] = S.now
 end
 
--- z: the time for which an ended Mission was kept is over: its items go, and with the last of them its Group.
+-- z: the time for which an ended Mission was kept is over: its items go, and with the last of them its Group. Where an
+-- archive is required it stays until it has one (`archived.lua` makes it due again).
+T.UNARCHIVED_MS = 600000
 function T.pump_expire(S, G, member)
+  if redis.call('HGET', S.base .. '@meta', 'archive') and not redis.call('HGET', G.key .. ':mission', 'archive') then
+    G.due[member] = S.now + T.UNARCHIVED_MS
+    return
+  end
   local ids = page(S, G, 0)
   G.due[member] = #ids > 0 and S.now or false
   G.doomed, G.buried = ids, #ids == 0
