@@ -110,7 +110,7 @@ class Authority:
         return session, grants
 
     async def newest_epoch(self, agent: AgentId) -> int:
-        """The newest Session Epoch of an Agent, whether or not that session is still open; 0 where it never had one."""
+        """The newest Session Epoch of an Agent, whether or not that session is still open; 0 where it had none for an hour."""
         base = self.store.base(self.store.partition_of(agent))
         record = await self.store.run(lambda client: client.hget(keys.epochs(base), agent))
         return 0 if record is None else int(record.split()[0])

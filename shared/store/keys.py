@@ -101,7 +101,7 @@ def seqs(base_: str) -> str:
 
 
 def epochs(base_: str) -> str:
-    """The Session Epochs minted so far, by Agent, in each Agent's home partition."""
+    """The newest Session Epochs, by Agent, in each Agent's home partition; an hour after its last session they go."""
     return f"{base_}@epochs"
 
 

@@ -55,12 +55,12 @@ def check(world: World) -> int:
 def check_stopped(world: World) -> None:
     """After the whole fleet stopped: nothing is held, no session and nothing of one is left."""
     for part, _ in _read(world):
-        for name in ("sessions", "live", "caps", "lanes", "wakes", "held", "due"):
+        for name in ("sessions", "live", "caps", "lanes", "wakes", "held", "members", "due"):
             left = getattr(part, name)
-        if name == "due":
-            left = {member: at for member, at in left.items() if member[0] != "z"}  # what has ended is kept for a time
-        if left:
-            world.wrong(f"partition {part.number}: after all stopped, @{name} has {left}")
+            if name == "due":  # what has ended is kept for a time, and the last session of each Agent known for one
+                left = {member: at for member, at in left.items() if member[0] not in "yz"}
+            if left:
+                world.wrong(f"partition {part.number}: after all stopped, @{name} has {left}")
 
 
 def _errands(world: World) -> dict[str, Errand]:
@@ -224,12 +224,26 @@ def _registry(part: PartitionDump) -> Iterator[str]:
     for name, tokens in part.wakes.items():
         if name not in part.live:
             yield f"wake list {name} has {tokens}, no live session listens to it"
-    for member, record in part.members.items():
-        name, agent = member.split(" ")
-        _, previous, cursor = map(int, record.split(" "))
-        last = part.groups[name].seq
-        if not (previous <= last and cursor <= last):
-            yield f"member {member}: {record}, the log ends at {last} (S9)"
+    yield from _memberships(part)
+
+
+def _memberships(part: PartitionDump) -> Iterator[str]:
+    """Members have a session and a Cursor within the log; an epoch is minted once, and forgotten once it is of no use."""
+    for agent, records in part.members.items():
+        if agent not in part.sessions:
+            yield f"{agent} is a member of {sorted(records)} without a session (S27)"
+        for name, record in records.items():
+            epoch, previous, cursor = map(int, record.split(" "))
+            last = part.groups[name].seq
+            if not (0 < epoch <= previous <= last and cursor <= last):
+                yield f"member {agent} of {name}: {record}, the log ends at {last} (S9)"
+    for agent, record in part.minted.items():
+        epoch = int(record.split(" ")[0])
+        if epoch > int(part.meta["mint"]):
+            yield f"{agent} has Session Epoch {epoch}, minted so far are {part.meta['mint']} (S8)"
+        lives = part.sessions.get(agent, "").startswith(f"{epoch} ")
+        if lives is (f"y {agent} {epoch}" in part.due):
+            yield f"{agent}: Session Epoch {epoch} is {'forgotten in a while' if lives else 'kept for ever'} (S27)"
 
 
 # --- Workers against the logs: at any moment ---
@@ -274,7 +288,7 @@ def _caught_up(world: World, runtime: Runtime, group: GroupId, cursor: int) -> I
     """Whatever concerned this Agent has come to its Cursor, unless the doorbell itself was lost."""
     shift = runtime.shifts[-1]
     base = shift._store.base(shift._store.partition_of(group))
-    record = world.network.redis.hget(f"{base}@members", f"{group} {runtime.agent}")
+    record = world.network.redis.hget(f"{base}@joined:{runtime.agent}", group)
     inbox = f"{base}@inbox:{runtime.agent}"
     stolen = any(name == inbox and who is not runtime.process for name, who in world.network.heard_bells)
     if record is None or stolen or inbox in world.network.lost_bells:
@@ -316,7 +330,7 @@ def _ended(world: World, part: PartitionDump, histories: dict[str, History]) -> 
     } - histories.keys()
     if missing:
         yield f"never created: {sorted(missing)}"
-    pending = [member for member in part.due if member[0] not in "xz"]
+    pending = [member for member in part.due if member[0] not in "xyz"]
     if pending:
         yield f"@due still has {pending}"
 

@@ -56,7 +56,9 @@ class PartitionDump:
     tombs: dict[str, set[str]]
     usage: dict[str, tuple[int, ...]]
     sessions: Fields
-    members: Fields
+    members: dict[str, Fields]
+    """By Agent: a record a Group."""
+    minted: Fields
     live: Fields
     caps: Fields
     lanes: Fields
@@ -90,7 +92,11 @@ def read_partition(redis: Any, prefix: str, number: int, partitions: int) -> Par
         tombs=sets_of("@tomb"),
         usage={node: tuple(map(int, packed.split())) for node, packed in hash_of("@usage").items()},
         sessions=hash_of("@sessions"),
-        members=hash_of("@members"),
+        members={
+            _text(raw).removeprefix(f"{base}@joined:"): _fields(redis.hgetall(raw))
+            for raw in redis.keys(f"{base}@joined:*")
+        },
+        minted=hash_of("@epochs"),
         live=hash_of("@live"),
         caps=hash_of("@caps"),
         lanes=hash_of("@lanes"),

@@ -159,7 +159,7 @@ async def test_its_schedules_pauses_and_memberships_go_with_it(world: World) -> 
     assert [name.decode() for name in await world.raw.hkeys(world.key("@sched"))] == ["neighbour other"]
     assert [name.decode() for name in await world.raw.hkeys(world.key("@pause"))] == ["a:acme"]
     assert await world.raw.hget(world.key("@meta"), "paused") == b"1"
-    assert await world.raw.hkeys(world.key("@members")) == []
+    assert await world.raw.hkeys(world.key("@joined:worker-1")) == []
     due = [member.decode() for member in await world.raw.zrange(world.key("@due"), 0, -1)]
     assert [member for member in due if f" {group} " in member] == []
 

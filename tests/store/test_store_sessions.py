@@ -13,6 +13,8 @@ from treadle.shared.names import token
 from treadle.shared.store import RenewalDoor, Turn
 from treadle.shared.store.authority import capability_set
 
+MINT_KEPT_MS = 3_600_000
+
 
 @pytest.fixture
 def partitions() -> int:
@@ -34,7 +36,7 @@ async def registry(world: World) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for key, (_, content) in (await world.dump()).items():
         name = key.partition("}:")[2]
-        if name.startswith(("@sessions", "@caps", "@live", "@wake", "@lanes", "@held")):
+        if name.startswith(("@sessions", "@caps", "@live", "@wake", "@lanes", "@held", "@joined", "@inbox")):
             found.setdefault(name, []).append(repr(content))
     return found
 
@@ -206,7 +208,10 @@ async def test_closing_gives_back_what_is_held_and_leaves_nothing_of_the_session
         assert (await world.kinds(GroupId(name)))[-4:] == ["work.released", "work.offer.created"] * 2
         assert [await world.state(GroupId(name), item) for item in ("a", "b")] == ["offered"] * 2
     assert await registry(world) == {}
-    assert not [key for key, _ in (await world.dump()).items() if key.endswith("@due")]
+    for partition in range(3):
+        home = partition == world.store.partition_of("worker-1")
+        due = await world.raw.zrange(world.key("@due", partition), 0, -1)
+        assert due == ([b"y worker-1 1"] if home else []), "its epoch is known for a while, in its home partition"
 
 
 async def test_closing_twice_and_closing_after_a_newer_session_change_nothing(world: World) -> None:
@@ -250,6 +255,62 @@ async def test_a_session_that_neither_renews_nor_closes_is_ended_by_a_tick(world
         await hand.turn(partition=1)
 
 
+async def test_an_epoch_is_known_for_an_hour_after_its_session_and_never_given_again(world: World) -> None:
+    """S8, S27: what an older runtime still asks meets it; nothing is kept of an Agent that does not come back."""
+    if world.clock is None:
+        pytest.skip("an hour passes on a frozen clock")
+    home = world.store.partition_of("worker-1")
+    for number in range(3):
+        await (await world.hand(nonce=f"n{number}")).close()
+        assert await world.authority.newest_epoch(AgentId("worker-1")) == number + 1
+    await world.pass_ms(MINT_KEPT_MS - 1)
+    await world.authority.tick(home)
+    with pytest.raises(Stale, match="session=1 current=3"):
+        await world.hand(nonce="n0")
+    await world.pass_ms(1)
+    await world.authority.tick(home)
+    assert await world.raw.exists(world.key("@epochs", home), world.key("@due", home)) == 0
+    assert (await world.hand(nonce="new")).session.epoch == 4
+
+
+async def test_an_epoch_that_was_minted_and_never_installed_is_forgotten_and_a_live_one_is_not(world: World) -> None:
+    if world.clock is None:
+        pytest.skip("an hour passes on a frozen clock")
+    home = world.store.partition_of("worker-1")
+    await world.store.call("open_session", home, ("worker-1", "dies"))
+    name = next(f"w{n}" for n in range(99) if world.store.partition_of(f"w{n}") == home)
+    live = await world.hand(name, ttl_ms=MINT_KEPT_MS)
+    assert live.session.epoch == 2, "one counter for all Agents of a partition"
+    await world.pass_ms(2 * MINT_KEPT_MS)
+    await world.authority.tick(home)
+    assert await world.raw.hkeys(world.key("@epochs", home)) == [name.encode()]
+
+
+async def test_a_membership_begins_at_the_first_acceptance_and_ends_with_the_session(world: World) -> None:
+    """R6, R7: the Membership Epoch is the sequence of the Event that gave it, so a later one is higher."""
+    (name, *_) = one_in_each(world)
+    await world.mission(name, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    assert await world.raw.exists(world.key("@joined:worker-1")) == 0
+    grant = await hand.accepted(name)
+    assert await world.raw.hgetall(world.key("@joined:worker-1")) == {
+        name.encode(): b"%d %d 0" % (grant.seq, grant.seq)
+    }
+    await hand.close()
+    later = await (await world.hand(nonce="later")).accepted(name)
+    assert await world.raw.hget(world.key("@joined:worker-1"), name) == b"%d %d 0" % (later.seq, later.seq)
+    assert later.seq > grant.seq
+
+
+async def test_a_newer_session_of_an_agent_goes_on_as_the_same_member(world: World) -> None:
+    (name, *_) = one_in_each(world)
+    await world.mission(name)
+    grant = await (await world.hand(nonce="old")).started(name)
+    await world.hand(nonce="new")
+    record = await world.raw.hget(world.key("@joined:worker-1"), name)
+    assert record == b"%d %d 0" % (grant.seq, grant.seq + 2), "it is concerned by what was requeued"
+
+
 async def test_a_session_that_works_is_not_silent(world: World) -> None:
     """Each renewal puts its end off by ten lease TTLs, with or without a lease to renew."""
     hand = await world.hand(ttl_ms=100)
@@ -266,7 +327,7 @@ async def test_a_session_that_works_is_not_silent(world: World) -> None:
 async def test_an_agent_of_any_name_has_sessions(world: World) -> None:
     for name in ("{x}", "a:b", "}{", " ", "@due", "\n", "ü", "a b"):
         hand = await world.hand(AgentId(token(name, field="name")))
-        assert hand.session.epoch == 1
+        assert hand.session.epoch >= 1
         await hand.close()
 
 

@@ -303,13 +303,13 @@ async def test_a_durable_cursor_never_moves_back(world: World) -> None:
     grant = await hand.started()
     for asked, kept in ((4, 4), (2, 4), (5, 5), (0, 5)):
         await hand.turn(cursors=((grant.group, asked),))
-        assert (await world.raw.hget(world.key("@members"), "m-1 worker-1")).split()[2] == str(kept).encode()
+        assert (await world.raw.hget(world.key("@joined:worker-1"), "m-1")).split()[2] == str(kept).encode()
     await hand.turn(a_save(grant), cursors=((grant.group, 3),))
-    assert (await world.raw.hget(world.key("@members"), "m-1 worker-1")).split()[2] == b"5"
+    assert (await world.raw.hget(world.key("@joined:worker-1"), "m-1")).split()[2] == b"5"
 
 
 async def test_a_cursor_of_a_group_one_never_joined_is_not_kept(world: World) -> None:
     await world.mission()
     hand = await world.hand()
     await hand.turn(cursors=((GroupId("m-1"), 3), (GroupId("nowhere"), 9)))
-    assert await world.raw.hgetall(world.key("@members")) == {}
+    assert await world.raw.hgetall(world.key("@joined:worker-1")) == {}

@@ -37,18 +37,11 @@ local function leave_schedules(S, G)
   end
 end
 
--- The Memberships of those who are there; of others none is left.
-local function leave_members(S, G)
-  local names = redis.call('HKEYS', S.base .. '@sessions')
-  for i, agent in ipairs(names) do names[i] = G.name .. ' ' .. agent end
-  T.many('HDEL', S.base .. '@members', names)
-end
-
 -- Takes a Group out of the partition, all but its Mission's record.
 function T.remove_group(S, G)
   local key = S.base .. G.name
   leave_directory(S, { group = G.name, list = redis.call('HGET', key .. ':mission', 'caps') })
-  leave_members(S, G)
+  T.forget_members(S, G)
   if G.grown then leave_schedules(S, G) end
   if S.flags > 0 and redis.call('HDEL', S.base .. '@pause', 'g:' .. G.name) == 1 then
     redis.call('HSET', S.base .. '@meta', 'paused', T.int(redis.call('HLEN', S.base .. '@pause')))

@@ -58,7 +58,7 @@ end
 -- Commits the plan. Afterwards `G.bad` says which Groups were halted, and nothing of theirs but that was written.
 function T.commit(S)
   open_logs(S)
-  local W = { seqs = {}, groups = {}, members = {}, due = {}, undue = {}, held = {}, add = {}, del = {}, runs = {},
+  local W = { seqs = {}, groups = {}, joined = {}, due = {}, undue = {}, held = {}, add = {}, del = {}, runs = {},
     usage = {}, live = {}, touch = {}, dead = {},
     park = {}, unpark = {} }
   for _, G in ipairs(S.order) do

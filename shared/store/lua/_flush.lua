@@ -17,40 +17,14 @@ function T.halt(S, G, W)
   leave_directories(S, G, W)
 end
 
--- A durable Cursor never moves back.
-local function further(cursor, before)
-  return T.int(math.max(tonumber(cursor or '0'), tonumber(before or '0')))
-end
-
-local function collect_members(S, G, W)
-  for agent, bell in pairs(G.bells) do
-    local record = G.members[agent] or redis.call('HGET', S.base .. '@members', G.name .. ' ' .. agent) or ''
-    local epoch, previous, cursor = string.match(record, '^(%d+) (%d+) (%d+)$')
-    bell[3] = previous or '0'
-    W.members[#W.members + 1] = G.name .. ' ' .. agent
-    W.members[#W.members + 1] = (epoch or '1') .. ' ' .. T.int(bell[2]) .. ' ' .. further(G.cursors[agent], cursor)
-    G.cursors[agent] = nil
-    if agent ~= S.agent then
-      T.push(S, agent, table.concat({ G.name, bell[3], T.int(bell[1]), T.int(bell[2]) }, ' '))
-    end
-  end
-  for agent, cursor in pairs(G.cursors) do
-    local joined, before = string.match(G.members[agent] or '', '^(%d+ %d+) (%d+)$')
-    if joined then
-      W.members[#W.members + 1] = G.name .. ' ' .. agent
-      W.members[#W.members + 1] = joined .. ' ' .. further(cursor, before)
-    end
-  end
+-- Gathers one Group's changes into the lists that `flush` writes.
+function T.collect(S, G, W)
+  T.collect_index(S, G, W)
+  T.collect_members(S, G, W)
   if #G.events > 0 then
     W.seqs[#W.seqs + 1] = G.name
     W.seqs[#W.seqs + 1] = T.int(G.seq + #G.events)
   end
-end
-
--- Gathers one Group's changes into the lists that `flush` writes.
-function T.collect(S, G, W)
-  T.collect_index(S, G, W)
-  collect_members(S, G, W)
   if G.state == 'cancelled' and G.ended then leave_directories(S, G, W) end
   if G.fresh or G.ended or G.changed then
     W.groups[#W.groups + 1] = G.name

@@ -3,14 +3,13 @@
 -- Reads the named Groups that are not in memory yet: sequence, record, usage and the caller's Membership of all of them
 -- in four commands (design.md 3.1), more where the list is longer than `unpack` can take.
 function T.load(S, names)
-  local fresh, members, nodes, rest = {}, {}, {}, {}
+  local fresh, nodes, rest = {}, {}, {}
   for _, name in ipairs(names) do
     if #fresh == T.SLICE then
       rest[#rest + 1] = name
     elseif S.groups[name] == nil then
       S.groups[name] = false
       fresh[#fresh + 1] = name
-      members[#members + 1] = name .. ' ' .. (S.agent or '')
       nodes[#nodes + 1] = 'g:' .. name
     end
   end
@@ -18,7 +17,7 @@ function T.load(S, names)
   local seqs = redis.call('HMGET', S.base .. '@seqs', unpack(fresh))
   local records = redis.call('HMGET', S.base .. '@groups', unpack(fresh))
   local usages = redis.call('HMGET', S.base .. '@usage', unpack(nodes))
-  local joined = S.agent and redis.call('HMGET', S.base .. '@members', unpack(members)) or {}
+  local joined = S.agent and redis.call('HMGET', S.base .. '@joined:' .. S.agent, unpack(fresh)) or {}
   for i, name in ipairs(fresh) do
     if records[i] then
       local G = T.group(S, name, tonumber(seqs[i] or '0'), records[i], T.usage(usages[i]))

@@ -83,7 +83,7 @@ function T.flush(S, W)
   write_usage(S, W)
   write_directory(S, W)
   T.many('HSET', S.base .. '@groups', W.groups)
-  T.many('HSET', S.base .. '@members', W.members)
+  for agent, list in pairs(W.joined) do T.many('HSET', S.base .. '@joined:' .. agent, list) end
   T.ring(S)
   T.many('HSET', S.base .. '@seqs', W.seqs)
 end

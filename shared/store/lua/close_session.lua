@@ -16,6 +16,6 @@ T.calls.close_session = function(keys, a)
   if refused then return refused end
   local done = T.abandon(S, a[2], a[3], 'closed', 256)
   T.commit(S)
-  if done then T.unregister(S, a[2], a[3]) end
+  if done then T.end_session(S, a[2], a[3]) end
   return { T.finish(S), done and 'done' or 'more' }
 end

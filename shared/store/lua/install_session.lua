@@ -37,7 +37,7 @@ T.calls.install_session = function(keys, a)
   if refused then return refused end
   local agent, epoch = a[2], a[3]
   local current = tonumber(string.match(redis.call('HGET', S.base .. '@sessions', agent) or '0', '^%d+'))
-  local minted = tonumber(string.match(redis.call('HGET', S.base .. '@epochs', agent) or '0', '^%d+'))
+  local minted = T.minted(S, agent)
   if math.max(current, minted) > tonumber(epoch) then
     return T.refuse('AUTH_STALE_SESSION', 'agent=' .. agent .. ' session=' .. epoch .. ' current='
       .. T.int(math.max(current, minted)))
@@ -47,6 +47,7 @@ T.calls.install_session = function(keys, a)
   if current < tonumber(epoch) then
     T.unregister(S, agent)
     T.register(S, agent, epoch, a[4], a[5], a[7], a[8])
+    T.keep_mint(S, agent, epoch)
   end
   local held, granted = T.held(S, agent, a[9], 256), {}
   for _, pair in ipairs(held) do

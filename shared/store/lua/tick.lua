@@ -54,6 +54,10 @@ local PUMPS = {
 local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
   if kind == 'x' then return T.silence(S, name, id, member) end
+  if kind == 'y' then
+    S.late[#S.late + 1] = { name, id }
+    return
+  end
   local G = S.groups[name]
   if not G then T.adrift(S, kind, name, id, member)
   elseif T.closed(G) then S.aside[#S.aside + 1] = member
@@ -70,12 +74,12 @@ end
 T.calls.tick = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
-  S.silent, S.aside, S.fires, S.over = {}, {}, {}, {}
+  S.silent, S.late, S.aside, S.fires, S.over = {}, {}, {}, {}, {}
   local most = math.min(tonumber(a[2]), 256)
   local due = redis.call('ZRANGEBYSCORE', S.base .. '@due', '-inf', T.int(S.now), 'LIMIT', 0, most)
   local names = {}
   for i, member in ipairs(due) do
-    if string.sub(member, 1, 1) ~= 'x' then names[#names + 1] = string.match(member, '^%a (%S+)') end
+    if not string.find(member, '^[xy]') then names[#names + 1] = string.match(member, '^%a (%S+)') end
   end
   T.load(S, names)
   for _, member in ipairs(due) do carry_out(S, member) end
@@ -85,7 +89,8 @@ T.calls.tick = function(keys, a)
     redis.call('ZREM', S.base .. '@due', member)
     redis.call('ZADD', S.base .. '@halted', T.int(S.now), member)
   end
-  for _, session in ipairs(S.silent) do T.unregister(S, session[1], session[2]) end
+  for _, session in ipairs(S.silent) do T.end_session(S, session[1], session[2]) end
+  for _, late in ipairs(S.late) do T.unmint(S, late[1], late[2]) end
   for _, schedule in ipairs(S.over) do T.drop_schedule(S, schedule[1], schedule[2]) end
   local envelope, halted = T.finish(S), {}
   for _, G in ipairs(S.order) do
