@@ -48,6 +48,14 @@ class GroupFacts:
     """Slot-milliseconds it has had, those of what runs now included."""
     seq: int
     log_length: int
+    items: int = 0
+    """Those in the store: of an open Mission some may have been kept for their time and be gone."""
+    first_seq: int = 0
+    """Where its log begins; 0 where it is empty."""
+    snapshot_seq: int | None = None
+    """Through which Event its newest Snapshot goes; None where it has none."""
+    bytes: int | None = None
+    """Of memory, about; None where it was not asked for, or the server cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +11,10 @@ from treadle.shared.lifecycle import TERMINAL_MISSIONS
 from treadle.shared.model import MissionState, MissionView
 from treadle.shared.names import name_of
 from treadle.shared.store import Store, pictures
+from treadle.shared.store import sizes as memory
 
 from ..core.figures import shares
-from ..core.readable import span, times
+from ..core.readable import size, span, times
 from .opening import with_store
 from .options import AsJson, Prefix, Url, whole
 from .output import Column, document, note, table
@@ -140,6 +141,7 @@ def _worker(one: WorkerFacts, now_ms: int) -> dict[str, Any]:
 def groups(
     account: Annotated[str | None, typer.Option(help="Only those of this account.", metavar="NAME")] = None,
     with_ended: Annotated[bool, typer.Option("--all", help="Those of ended Missions too.")] = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Memory too, about: it measures some items of each.")] = False,
     most: Most = 1000,
     url: Url = None,
     prefix: Prefix = None,
@@ -149,14 +151,21 @@ def groups(
 
     As Workers see them: what may be taken now, what runs, and the service each has had. USED is in slot-seconds. SHARE
     is of what its account's Groups that have not ended have had, since each began; DUE is what its weight gives it
-    while all of them have work.
+    while all of them have work. LOG is how many Events its log has, from FIRST to SEQ; SNAPSHOT the sequence of its newest
+    one. A log that was damaged is `halted:CODE`; one that has ended goes when its time is over.
 
     --json: {"groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable", "running",
-    "used_ms", "share", "due", "seq", "log_length"}]}; share is null where nothing was used yet
+    "used_ms", "share", "due", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes"}]}; share is null where
+    nothing was used yet, snapshot_seq where there is none, bytes without --sizes or where the server cannot say
     """
 
     async def read(store: Store) -> list[GroupFacts]:
-        return await pictures.groups(store, most=MOST_LOOKED_AT, only_live=not with_ended)
+        everything = await pictures.groups(store, most=MOST_LOOKED_AT, only_live=not with_ended)
+        if not sizes:
+            return everything
+        wanted = [one.group for one in everything if account in (None, one.account)][:most]
+        measured = await memory.sizes(store, wanted)
+        return [replace(one, bytes=measured.get(one.group)) for one in everything]
 
     everything = with_store(url, prefix, read)
     found = [
@@ -179,7 +188,10 @@ def groups(
         *(Column("ACCOUNT"), Column("MISSION"), Column("STATE"), Column("WEIGHT", right=True)),
         *(Column("TAKEABLE", right=True), Column("RUNNING", right=True), Column("USED", right=True, is_extra=True)),
         *(Column("SHARE", right=True), Column("DUE", right=True)),
-        *(Column("SEQ", right=True, is_extra=True), Column("LOG", right=True, is_extra=True)),
+        *(Column("ITEMS", right=True, is_extra=True), Column("SEQ", right=True, is_extra=True)),
+        *(Column("LOG", right=True, is_extra=True), Column("FIRST", right=True, is_extra=True)),
+        Column("SNAPSHOT", right=True, is_extra=True),
+        *([Column("BYTES", right=True)] if sizes else []),
     ]
     table(
         columns,
@@ -187,7 +199,9 @@ def groups(
             (
                 *(one.account, one.mission, one.state, f"{one.weight:g}", one.takeable, one.running),
                 *(f"{one.used_ms / 1000:,.1f}", "-" if share.used is None else f"{share.used:.1%}", f"{share.due:.1%}"),
-                *(one.seq, one.log_length),
+                *(one.items, one.seq, one.log_length, one.first_seq or "-"),
+                "-" if one.snapshot_seq is None else one.snapshot_seq,
+                *((["-" if one.bytes is None else size(one.bytes)]) if sizes else ()),
             )
             for one, share in found[:most]
         ),

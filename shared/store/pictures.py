@@ -96,11 +96,14 @@ async def _groups(client: Any, base: str, partition: int, now_ms: int, most: int
             pipe.hmget(keys.seqs(base), page)
             for name in page:
                 pipe.xlen(keys.log(base, name))
-                pipe.hget(keys.mission(base, name), "caps")
+                pipe.xrange(keys.log(base, name), count=1)
+                pipe.hmget(keys.mission(base, name), "caps", "total", "snap")
             usages, seqs, *more = await pipe.execute()
-        takeable = await _takeable(client, base, page, more[1::2])
+        logs, missions = zip(more[::3], more[1::3], strict=True), more[2::3]
+        takeable = await _takeable(client, base, page, [caps for caps, _, _ in missions])
         flags = await _flags(client, base)
-        for name, usage, seq, length, count in zip(page, usages, seqs, more[::2], takeable, strict=True):
+        rows = zip(page, usages, seqs, logs, missions, takeable, strict=True)
+        for name, usage, seq, (length, first), (_, total, snapshot), count in rows:
             used_ms, running = _service(usage, now_ms)
             state, weight, account, priority_class, *_ = records[name]
             if state == "active" and not flags.keys().isdisjoint(("all", f"a:{account}", f"g:{name}")):
@@ -119,6 +122,9 @@ async def _groups(client: Any, base: str, partition: int, now_ms: int, most: int
                     used_ms=used_ms,
                     seq=int(seq or 0),
                     log_length=int(length),
+                    items=int(total or 0),
+                    first_seq=int(first[0][0].partition(b"-")[0]) if first else 0,
+                    snapshot_seq=int(snapshot.split(b" ")[0]) if snapshot else None,
                 )
             )
     return found

@@ -171,6 +171,13 @@ async def item_ids(client: Any, base: str, group: GroupId) -> list[ItemId]:
     return [ItemId(name.decode()) for name in raw]
 
 
+async def some_ids(client: Any, base: str, group: GroupId, most: int) -> list[ItemId]:
+    """The first of them."""
+    raw = await client.lrange(keys.items(base, group), 0, most - 1)
+    raw = raw or await client.zrange(keys.jobs(base, group), 0, most - 1)
+    return [ItemId(name.decode()) for name in raw]
+
+
 async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[ItemView]:
     return await some_items(client, base, group, await item_ids(client, base, group), bodies)
 

@@ -12,6 +12,7 @@ from treadle.shared import codec
 from treadle.shared.facts import FailureFacts
 from treadle.shared.model import Capability, GroupId, ItemId, MissionState
 from treadle.shared.store import commands, pictures, stuck
+from treadle.shared.store.sizes import sizes
 
 M, ODD = GroupId("m-1"), GroupId("%F0%9F%98%80%20%7Bx%7D")
 
@@ -57,6 +58,7 @@ async def test_groups_show_what_is_takeable_what_runs_and_what_was_used(world: W
     assert (one.mission, one.state, one.weight, one.takeable, one.running) == ("m-1", "active", 2.0, 1, 1)
     assert one.used_ms >= 40
     assert one.seq == one.log_length == len(await world.log(M))
+    assert (one.items, one.first_seq, one.snapshot_seq, one.bytes) == (3, 1, None, None)
     assert (odd.mission, odd.takeable, odd.running, odd.used_ms) == ("😀 {x}", 1, 0, 0)
     await hand.do(a_submit(grant), partition=grant.partition)
     by_group = {one.group: one for one in await pictures.groups(world.store)}
@@ -212,3 +214,15 @@ async def test_looking_writes_nothing(world: World) -> None:
     for item in ("a", "b"):
         await pictures.why(world.store, M, ItemId(item))
     assert await world.dump() == before
+
+
+async def test_a_group_takes_more_memory_for_longer_bodies_and_more_items(world: World) -> None:
+    await world.mission(M, *(a_new_item(f"i{number}", inputs=b"x" * 1_000) for number in range(100)))
+    await world.mission("large", *(a_new_item(f"i{number}", inputs=b"x" * 10_000) for number in range(100)))
+    found = await sizes(world.store, [M, GroupId("large"), GroupId("nowhere")])
+    if not world.is_real:
+        assert found == {}, "the store in memory cannot say"
+        return
+    assert 100_000 < found[M] < 400_000
+    assert 1_000_000 < found[GroupId("large")] < 2_000_000
+    assert found[GroupId("nowhere")] == 0
