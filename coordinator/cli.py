@@ -20,6 +20,7 @@ from .commands.control import cancel, parked, requeue, retry
 from .commands.demo import demo
 from .commands.doctor import doctor
 from .commands.enqueue import enqueue
+from .commands.incarnation import new_incarnation
 from .commands.listing import groups, missions, workers
 from .commands.pausing import pause, resume
 from .commands.results import results
@@ -75,6 +76,7 @@ for command in (
     unschedule,
     archive,
     doctor,
+    new_incarnation,
 ):
     app.command()(command)
 

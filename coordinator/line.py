@@ -99,7 +99,11 @@ class Line:
         if self._idle:
             return self._idle.pop()
         store = await Store.connect(
-            self._endpoint, prefix=self._prefix, partitions=partitions, timeout_s=WAIT_S + BLOCK_MARGIN_S
+            self._endpoint,
+            prefix=self._prefix,
+            partitions=partitions,
+            timeout_s=WAIT_S + BLOCK_MARGIN_S,
+            known=self._opened().id,
         )
         self._waiting.add(store)
         return store

@@ -39,6 +39,12 @@ class StoreChanged(Refused):
     retryable = True
 
 
+class StoreLost(TreadleError):
+    """The store is not the one this process knew, or went back in time: a person must look before anything goes on (S24)."""
+
+    code = "STORE_LOST"
+
+
 class Expired(Refused):
     """What is asked for was kept for its time and is gone, or was never there."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState
 
+NEVER_MS = 90_000_000_000_000
+"""The end of a quarantine that only a person ends (`_quarantine.lua`)."""
 SILENT_AFTER_TTLS = 4
 """A live session tells every partition each second TTL that it is there; after four of silence it is as good as gone."""
 
@@ -127,6 +129,8 @@ class ItemFacts:
     """Takeable items of its Group and capability that come before it."""
     paused: tuple[str, ...] = ()
     """The pauses that hold it: `all`, `account:NAME`, `capability:NAME`, `mission:ID`."""
+    quarantine_ms: int = 0
+    """As of `ServerFacts`, of its partition."""
     workers: tuple[WorkerFacts, ...] = ()
     """The live sessions that offer its capability."""
     busy: int = 0
@@ -157,6 +161,16 @@ class StuckFacts:
     type: str = ""
     """Of its last Evidence, where that was read."""
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationFacts:
+    """An incarnation of the store that a person began: which, when, by whom and why."""
+
+    number: int
+    at_ms: int
+    actor: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +212,12 @@ class ServerFacts:
     format_version: str | None = None
     """None: there is no store of this prefix yet."""
     partitions: int | None = None
+    quarantine_ms: int = 0
+    """Until when nothing is accepted or started, or was at the last change of server; NEVER_MS: until a person says so."""
+    doubt: str = ""
+    """The Agent that found the store gone back in time."""
+    incarnations: tuple[IncarnationFacts, ...] = ()
+    """Those that people began, newest first."""
     bound_elsewhere: int = 0
     """Partitions that are bound to another server, or to this one before its last restart."""
     workers: tuple[WorkerFacts, ...] = ()

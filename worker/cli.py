@@ -1,7 +1,8 @@
 """`treadle-worker`: runs a Worker.
 
 Exit statuses: 0 stopped as asked, 1 something unforeseen or a handler that ended the event loop, 2 something given is wrong
-or the store cannot be reached at the start, 4 replaced by a newer runtime of the same name, 128 + n ended by a second signal n.
+or the store cannot be reached at the start, 4 replaced by a newer runtime of the same name, 5 the store was emptied or went
+back in time (a person must look), 128 + n ended by a second signal n.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from treadle.shared.errors import Misuse, TreadleError, Unavailable
+from treadle.shared.errors import Misuse, StoreLost, TreadleError, Unavailable
 from treadle.shared.first_process import run_below_first_process
 from treadle.shared.model import AgentId
 from treadle.shared.names import token
@@ -27,7 +28,7 @@ from .handlers import load
 from .process import Process
 from .worker import Replaced, Worker
 
-EXIT_MISUSE, EXIT_REPLACED = 2, 4
+EXIT_MISUSE, EXIT_REPLACED, EXIT_STORE_LOST = 2, 4, 5
 END_S = 10.0
 """How long, beyond the grace and one lease TTL, giving back and unwinding may take."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -81,6 +82,8 @@ def run(
         process.work()
     except Replaced as replaced:
         _fail(str(replaced), EXIT_REPLACED)
+    except StoreLost as lost:
+        _fail(str(lost), EXIT_STORE_LOST)
     except Misuse as misuse:
         _fail(str(misuse), EXIT_MISUSE)
     except Unavailable as error:

@@ -69,8 +69,8 @@ class Shift:
         self._tasks: TaskGroup
         self._renewal: RenewalThread | None = None
 
-    async def serve(self, opened: Callable[[], None]) -> None:
-        """Opens a session, says so, and works under it until told to stop or until it is over: then it raises why."""
+    async def serve(self, opened: Callable[[int], None]) -> None:
+        """Opens a session, tells its epoch, and works under it until told to stop or until it is over: then it raises why."""
         terms, store = self._terms, self._store
         session, owned = await self._patience.until_answered(self._open)
         self._tenure = Tenure(
@@ -88,7 +88,7 @@ class Shift:
             async with anyio.create_task_group() as self._tasks:
                 try:
                     await self._start(owned)
-                    opened()
+                    opened(session.epoch)
                     await self._work()
                 except TreadleError as error:
                     over = error  # raised outside, where no group wraps it

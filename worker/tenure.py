@@ -10,7 +10,17 @@ from fnmatch import fnmatchcase
 
 import anyio
 from treadle.shared.errors import STALE_CODES, Corrupt, Misuse
-from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
+from treadle.shared.model import (
+    Capability,
+    DirectoryEntry,
+    Event,
+    EventKind,
+    Grant,
+    GroupId,
+    Lease,
+    LeaseId,
+    Session,
+)
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
     Fail,
@@ -28,6 +38,7 @@ from treadle.shared.store import (
 )
 
 from .core.inbox import Inbox
+from .core.quarantine import Quarantine, told
 from .core.queues import Queues
 from .core.schedule import FALLBACKS_MAX, Ready, View, decide
 from .handlers import Handler
@@ -104,6 +115,7 @@ class Tenure:
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned: deque[Grant] = deque()
         """Accepted and waiting for a slot."""
+        self._quarantine = Quarantine()
         self.due_ms: dict[int, int | None] = {}
         self._too_wide: dict[tuple[GroupId, Capability], str] = {}
         """Heads that need more slots than are free: not asked for before one gets free, or the head is another."""
@@ -138,11 +150,9 @@ class Tenure:
             free += sum(run.grant.width for run in self._leaving(self.lanes.leaving()))
         if self.is_stopping:
             while self.owned:
-                grant = self.owned.popleft()
-                release = Release(grant.group, grant.item, grant.ownership_epoch, "shutdown")
-                self.lanes.ask(grant.partition, release, Ticket())
-        while self.owned and self.owned[0].width <= free:
-            grant = self.owned.popleft()
+                self._release(self.owned.popleft(), "shutdown")
+        while (grant := self._next_owned(now_ms)) and grant.width <= free:
+            self.owned.remove(self._quarantine.ask(grant))
             free -= grant.width
             start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
             self.lanes.ask(grant.partition, start, Ticket())
@@ -150,6 +160,9 @@ class Tenure:
         if free > 0 and self.is_hungry and not self.is_stopping:
             takes = self._takes(free, now_ms)
         return self.lanes.freeze(takes, self._moved())
+
+    def _next_owned(self, now_ms: int) -> Grant | None:
+        return next((grant for grant in self.owned if not self._quarantine.holds(grant, now_ms)), None)
 
     def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         view = View(self.ready, free, fallbacks=self._fallbacks)
@@ -225,8 +238,8 @@ class Tenure:
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
             if isinstance(operation, Save | Yield):
                 self._saved(operation, outcome)
-            if isinstance(operation, Start) and not outcome.done and outcome.code not in _NOT_OURS:
-                self._give_back(turn.partition, operation, outcome.code)
+            if isinstance(operation, Start):
+                self._answered_start(operation, outcome, reply.envelope.now_ms)
             for grant in outcome.grants:
                 granted += 1
                 self._granted(grant, asked_s)
@@ -256,10 +269,20 @@ class Tenure:
         elif run is not None and isinstance(operation, Yield):
             run.stop(End.YIELDED)
 
-    def _give_back(self, partition: int, start: Start, code: str) -> None:
-        """Returns an item that may not start now, as one of a paused Group: it waits for everybody, not only here."""
-        _log.info("%s/%s: may not start (%s), given back", shown(start.group), shown(start.item), code)
-        self.lanes.ask(partition, Release(start.group, start.item, start.epoch, code.lower()), Ticket())
+    def _answered_start(self, start: Start, outcome: Outcome, now_ms: int) -> None:
+        """Keeps what may start once a quarantine is over; returns what else may not, as of a paused Group, to everybody."""
+        grant = self._quarantine.answered(start.group, start.item)
+        if outcome.code == "QUARANTINE":
+            self.owned.append(grant)
+            if self._quarantine.begins(grant.partition, outcome.at_ms):
+                _log.warning("partition %d is in %s", grant.partition, told(outcome.at_ms, now_ms))
+        elif not outcome.done and outcome.code not in _NOT_OURS:
+            _log.info("%s/%s: may not start (%s), given back", shown(start.group), shown(start.item), outcome.code)
+            self._release(grant, outcome.code.lower())
+
+    def _release(self, grant: Grant, reason: str) -> None:
+        release = Release(grant.group, grant.item, grant.ownership_epoch, reason)
+        self.lanes.ask(grant.partition, release, Ticket())
 
     def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]]) -> None:
         """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
@@ -275,8 +298,7 @@ class Tenure:
             if grant.capability in self._handlers and grant.width <= self.slots:
                 self.owned.append(grant)
             else:
-                release = Release(grant.group, grant.item, grant.ownership_epoch, "unable")
-                self.lanes.ask(grant.partition, release, Ticket())
+                self._release(grant, "unable")
 
     def _granted(self, grant: Grant, asked_s: float) -> None:
         if grant.lease is None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 import anyio
-from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, Unavailable
+from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
-from treadle.shared.store import Authority, Endpoint, Store
+from treadle.shared.store import Authority, Endpoint, Store, lineage
 
 from .handlers import Handler
 from .patience import Patience
@@ -23,6 +23,8 @@ from .threads import Threads
 FIRST_CONNECT_S = 3.0
 """How long a store that is not there at the start is waited for."""
 CALL_TIMEOUT_S = (1.0, 5.0)
+FSYNC_S = 2.0
+"""What a server may lose in a crash, with `appendfsync everysec`: of writes older than this none."""
 _log = logging.getLogger("treadle.worker")
 
 
@@ -61,6 +63,8 @@ class Worker:
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._stop = anyio.Event()
+        self._session: tuple[int, float] = (0, 0.0)
+        """The newest Session Epoch, and when it was opened."""
         self._patience = Patience(self._stop, random.Random(seed))
 
     def stop(self, *, hurry: bool = False) -> None:
@@ -83,7 +87,10 @@ class Worker:
         return len(self._terms.threads.given_up)
 
     async def run(self) -> None:
-        """Works until stopped. Raises Replaced where a newer runtime of this Agent took over; Misuse for a bad store."""
+        """Works until stopped. Raises Replaced where a newer runtime of this Agent took over, Misuse for a bad store.
+
+        StoreLost where the store was emptied, or went back in time by more than its last writes: a person must look.
+        """
         store: Store | None = None
         try:
             store = await self._connect()
@@ -100,10 +107,11 @@ class Worker:
     async def _serve(self, store: Store) -> None:
         """One session, to its end; returns where another one is to be opened."""
         try:
-            await Shift(self._terms, self._patience, store, lives=self.ready.is_set()).serve(self.ready.set)
+            await Shift(self._terms, self._patience, store, lives=self.ready.is_set()).serve(self._opened)
         except StoreChanged as changed:
             _log.warning("%s; a new session is opened", changed)
             await self._patience.until_answered(store.adopt)
+            await self._check_lineage(store)
         except Stale as stale:
             await self._check_newest(store, stale)
             _log.warning("this session was ended as silent; a new one is opened")
@@ -115,6 +123,37 @@ class Worker:
             if self._stop.is_set():
                 raise
             _log.warning("%s; a new session is opened", error)
+
+    def _opened(self, epoch: int) -> None:
+        self._session = epoch, anyio.current_time()
+        self.ready.set()
+
+    async def _check_lineage(self, store: Store) -> None:
+        """Raises StoreLost where the store has not even minted this Agent's session, which was open for long enough.
+
+        Nothing is accepted or started by anybody then, until a person begins another incarnation.
+        """
+        epoch, opened_s = self._session
+        if anyio.current_time() - opened_s <= FSYNC_S:
+            return
+
+        async def compare() -> int:
+            try:
+                minted = await lineage.newest_minted(store, self.name)
+                if minted < epoch:
+                    await lineage.distrust(store, self.name, session=epoch, minted=minted)
+                return minted
+            except Refused as refused:
+                await store.adopt()
+                raise Unavailable(f"{refused}; it is asked again") from None
+
+        minted = await self._patience.until_answered(compare)
+        if minted < epoch:
+            raise StoreLost(
+                f"store {store.endpoint.shown}: it went back in time, as an old backup does that was restored: it knows of "
+                f"session {minted} of agent {shown(self.name)}, which had session {epoch}. Nothing of it is accepted or "
+                "started any more until a person has looked and says `treadle new-incarnation` (docs/operations.md)"
+            )
 
     async def _check_newest(self, store: Store, stale: Stale) -> None:
         """Raises Replaced where a newer session of this Agent was opened, also one that is closed again by now."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from ..core.where import EXAMPLE, Where, parse_where
 from ..core.wording import quoted
 from .opening import default_actor, persist, with_store
 from .options import AsJson, Prefix, Url, Yes, whole
-from .output import Column, document, note, say, table
+from .output import Column, ask, document, note, say, table
 
 PAGE = 100
 """More items than this are not acted upon without asking."""
@@ -190,7 +189,8 @@ def requeue(
         if dry_run:
             return _told(found, [], 0, as_json=as_json, done="would be requeued")
         if not yes and (wanted.is_everything or len(found) > PAGE):
-            _ask(f"requeue {'everything: ' if wanted.is_everything else ''}{times(len(found), 'item')}?")
+            everything = "everything: " if wanted.is_everything else ""
+            ask(f"requeue {everything}{times(len(found), 'item')}?", "say so with --yes, or look first with --dry-run")
         refused: list[tuple[StuckFacts, str]] = []
         for one in found:
             try:
@@ -215,14 +215,6 @@ def _hint(wanted: Where) -> str:
     return (
         "" if wanted.is_everything else f" and is {', '.join(f'{k}={chr(124).join(v)}' for k, v in wanted.conditions)}"
     )
-
-
-def _ask(question: str) -> None:
-    """Go on only where a person says so; Misuse where there is none to ask."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Misuse(f"{question} say so with --yes, or look first with --dry-run")
-    if not typer.confirm(f"treadle: {question}", err=True):
-        raise Misuse("nothing was done")
 
 
 def _told(

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from treadle.shared.errors import Misuse
 
 from ..core.readable import safe
 
@@ -125,6 +127,14 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """A line for people beside the answer; programs read standard output only."""
     print(text, file=sys.stderr, flush=True)
+
+
+def ask(question: str, instead: str) -> None:
+    """Go on only where a person says so; Misuse, with what to do `instead`, where there is none to ask."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Misuse(f"{question} {instead}")
+    if not typer.confirm(f"treadle: {question}", err=True):
+        raise Misuse("nothing was done")
 
 
 def document(value: dict[str, Any]) -> None:

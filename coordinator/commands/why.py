@@ -26,8 +26,8 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
 
     Every gate that holds it is named, the one to act upon first; nothing is said about other Missions.
 
-    Codes: DEPENDENCY NOT_BEFORE BACKOFF HELD PAUSED NO_WORKER UNSCHEDULABLE CAPACITY QUEUED NEXT; of one that does not
-    wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
+    Codes: DEPENDENCY NOT_BEFORE BACKOFF HELD QUARANTINE PAUSED NO_WORKER UNSCHEDULABLE CAPACITY QUEUED NEXT; of one that does
+    not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
     --json: {"mission", "item", "state", "capability", "gates": [{"code", "text", "change"}]}
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from treadle.shared.facts import ItemFacts
+from treadle.shared.facts import NEVER_MS, ItemFacts
 from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
 from treadle.shared.model import ItemState
 from treadle.shared.names import shown
@@ -37,6 +37,7 @@ class Code(StrEnum):
     DEPENDENCY = "DEPENDENCY"
     NOT_BEFORE = "NOT_BEFORE"
     BACKOFF = "BACKOFF"
+    QUARANTINE = "QUARANTINE"
     PAUSED = "PAUSED"
     NO_WORKER = "NO_WORKER"
     UNSCHEDULABLE = "UNSCHEDULABLE"
@@ -177,6 +178,23 @@ def _clock(facts: ItemFacts) -> Gate | None:
     return Gate(Code.NOT_BEFORE, f"it is not to start within the next {span(left_ms)}", "time, nothing else")
 
 
+def _quarantine(facts: ItemFacts) -> Gate | None:
+    left_ms = facts.quarantine_ms - facts.now_ms
+    if left_ms <= 0:
+        return None
+    if facts.quarantine_ms >= NEVER_MS:
+        return Gate(
+            Code.QUARANTINE,
+            "the store went back in time, as an old backup does: nothing is accepted or started until a person has looked",
+            "`treadle doctor` says who found it; then `treadle new-incarnation`",
+        )
+    return Gate(
+        Code.QUARANTINE,
+        f"the store's server changed, and what ran may still run: nothing is accepted or started for the next {span(left_ms)}",
+        "time, nothing else: as long as the longest lease",
+    )
+
+
 def _paused(facts: ItemFacts) -> Gate | None:
     if not facts.paused:
         return None
@@ -230,4 +248,4 @@ _NEXT = Gate(
     "nothing holds it: it is the first of its Mission, and a Worker that offers its capability takes it in its turn",
     "the next free slot that is this account's and Mission's share; ask again in a moment",
 )
-_RULES = (_mission, _held, _dependency, _clock, _paused, _workers, _capacity, _queue)
+_RULES = (_mission, _held, _dependency, _clock, _quarantine, _paused, _workers, _capacity, _queue)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from treadle.shared.facts import ServerFacts
+from treadle.shared.facts import NEVER_MS, ServerFacts
+from treadle.shared.names import shown
 
 from .readable import cut, listed, size, span
 
@@ -186,6 +187,23 @@ def _store(facts: ServerFacts) -> _Found:
     return _ok(found)
 
 
+def _lineage(facts: ServerFacts) -> _Found:
+    begun = ""
+    if facts.incarnations:
+        last = facts.incarnations[0]
+        begun = f"a person's last new incarnation: {cut(last.actor, 80)}, {span(facts.now_ms - last.at_ms)} ago"
+        begun += f" ({cut(last.reason, 200)})"
+    left_ms = facts.quarantine_ms - facts.now_ms
+    if facts.quarantine_ms >= NEVER_MS:
+        who = f"Worker {shown(facts.doubt)}" if facts.doubt else "a Worker"
+        found = f"it went back in time, as an old backup does, {who} found: QUARANTINE, nothing is accepted or started"
+        return Verdict.FAIL, found, "make sure which data it has (docs/operations.md), then `treadle new-incarnation`"
+    if left_ms > 0:
+        found = f"QUARANTINE after a change of its server: nothing is accepted or started for the next {span(left_ms)}"
+        return Verdict.WARN, f"{found}; {begun}" if begun else found, "nothing: it ends by itself"
+    return _ok(begun or "no quarantine")
+
+
 def _groups(facts: ServerFacts) -> _Found:
     if facts.halted:
         found = f"{len(facts.halted)} halted: {listed(facts.halted)}"
@@ -218,6 +236,7 @@ _CHECKS: tuple[tuple[str, Callable[[ServerFacts], _Found]], ...] = (
     ("latency", _latency),
     ("library", _library),
     ("store", _store),
+    ("lineage", _lineage),
     ("groups", _groups),
     ("workers", _workers),
 )

@@ -69,6 +69,8 @@ class Lineage:
 
     replid: str
     run_id: str
+    replid2: str = "0"
+    """The history it went on from; only zeros where it has none, as after the last of its replicas left."""
 
 
 Seen = Callable[[Lineage], None]
@@ -165,7 +167,7 @@ def _packing(connection: type[Any]) -> type[Any]:
 
 def _lineage(replication: bytes, server: bytes) -> Lineage:
     fields = dict(line.split(":", 1) for line in (replication + b"\r\n" + server).decode().splitlines() if ":" in line)
-    return Lineage(fields["master_replid"], fields["run_id"])
+    return Lineage(fields["master_replid"], fields["run_id"], fields.get("master_replid2", "0"))
 
 
 _READS_TEXT = re.compile(r"(?<=[?&])(?:decode_responses|encoding|encoding_errors|protocol)=[^&]*&?")
@@ -202,7 +204,8 @@ class Link:
         self._expected = replid
 
     async def lineage(self) -> Lineage:
-        """Who the server of the present connection is."""
+        """Who the server is now, by a new connection: an old one tells what was so when it was made."""
+        await self.aclose()
         await self.run(lambda client: client.ping())
         if self._lineage is None:
             raise AssertionError("a connection tells its server before its first command")

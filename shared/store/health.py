@@ -15,7 +15,7 @@ from ..errors import Misuse, TreadleError, Unavailable
 from ..facts import ServerFacts
 from ..model import Capability, GroupId
 from ..names import name_of
-from . import keys, pictures, views
+from . import keys, lineage, pictures, views
 from .connection import Endpoint, Link, RedisEndpoint
 from .library import build
 from .store import Store
@@ -35,7 +35,7 @@ async def examine(url: str | Endpoint, *, prefix: str, timeout_s: float = 5.0) -
     except Misuse as misuse:
         return replace(facts, unreachable=str(misuse))
     try:
-        lineage = await link.lineage()
+        server = await link.lineage()
     except TreadleError as error:
         await link.aclose()
         return replace(facts, unreachable=str(error))
@@ -50,7 +50,7 @@ async def examine(url: str | Endpoint, *, prefix: str, timeout_s: float = 5.0) -
         facts = replace(facts, format_version=record[0], partitions=int(record[1]))
         if record[0] != str(keys.FORMAT_VERSION):
             return facts
-        return await _store(link, facts, lineage.replid)
+        return await _store(link, facts, server.replid)
     except Unavailable as error:
         return replace(facts, unreachable=str(error))
     except (TreadleError, ValueError) as error:  # a key of another type, a record that the store did not write
@@ -155,6 +155,7 @@ async def _store(link: Link, facts: ServerFacts, replid: str) -> ServerFacts:
     bases = [store.base(partition) for partition in range(facts.partitions)]
     bound = await link.run(lambda client: views.bound_replids(client, [keys.meta(base) for base in bases]))
     _, sessions = await pictures.workers(store)
+    history = await lineage.read(store)
     due_ms: list[int] = []
     halted: list[str] = []
     wanted: set[Capability] = set()
@@ -167,6 +168,9 @@ async def _store(link: Link, facts: ServerFacts, replid: str) -> ServerFacts:
     served = {capability for one in live for capability in one.capabilities}
     return replace(
         facts,
+        quarantine_ms=history.quarantine_ms,
+        doubt=history.doubt,
+        incarnations=history.begun,
         bound_elsewhere=sum(one not in (None, replid) for one in bound),
         workers=tuple(sessions),
         overdue_ms=max(0, facts.now_ms - min(due_ms, default=facts.now_ms)),

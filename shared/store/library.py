@@ -14,8 +14,10 @@ _ITEM = (
 )
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "open_store": ("version", "partitions"),
-    "adopt": ("replid", "run_id", "expected"),
+    "open_store": ("version", "partitions", "id"),
+    "adopt": ("replid", "run_id", "replid2", "expected"),
+    "reincarnate": ("replid", "actor", "action", "reason"),
+    "distrust": ("replid", "agent", "session", "minted", "incarnation"),
     "create": (
         *("replid", "group", "digest", "actor", "objective", "account", "weight", "class", "deadline_ms"),
         *("keep_ms", "form", "total", *_ITEM),

@@ -211,8 +211,10 @@ async def why(store: Store, group: GroupId, item: ItemId) -> ItemFacts | None:
     live = tuple(one for one in sessions if not one.is_silent(now_ms))
     busy = await _busy(store, live)
     flags = await store.run(_flags, base)
+    quarantine_ms = int(await store.run(lambda client: client.hget(keys.meta(base), "quarantine")) or b"0")
     holding = ("all", f"a:{account}", f"c:{facts.capability}", f"g:{group}")
-    return replace(facts, workers=live, busy=busy, paused=tuple(flags[flag] for flag in holding if flag in flags))
+    paused = tuple(flags[flag] for flag in holding if flag in flags)
+    return replace(facts, workers=live, busy=busy, paused=paused, quarantine_ms=quarantine_ms)
 
 
 async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: int) -> tuple[ItemFacts, str] | None:

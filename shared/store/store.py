@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
-from ..errors import Misuse, Refused, TreadleError, Unavailable
+from ..errors import Misuse, Refused, StoreLost, TreadleError, Unavailable
 from ..model import Event, GroupId, ItemId, ItemView, MissionView, NewMission, Receipt
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
@@ -36,21 +36,31 @@ class Store:
         self.link = link
         self._lock = anyio.Lock()
         self._replid = ""
+        self.id = ""
+        """Of the store as this connection knew it first; '' before that, or where its record has none."""
         self._waiter = f"client.{secrets.token_hex(8)}"
         """The inbox this connection waits at: one for life, since a Mission counts those that watch it."""
 
     @classmethod
     async def connect(
-        cls, url: str | Endpoint, *, prefix: str = "treadle", partitions: int | None = None, timeout_s: float = 5.0
+        cls,
+        url: str | Endpoint,
+        *,
+        prefix: str = "treadle",
+        partitions: int | None = None,
+        timeout_s: float = 5.0,
+        known: str = "",
     ) -> Store:
         """Opens the store, creating its record where it is new.
 
+        `known`: its id, where this process knew it before: StoreLost where it is not there any more.
         Misuse where it has another format version or number of partitions; Unavailable where it cannot be reached.
         """
         endpoint = RedisEndpoint(url) if isinstance(url, str) else url
         if partitions is not None and not 1 <= partitions <= keys.PARTITIONS_MAX:
             raise Misuse(f"TREADLE_PARTITIONS: {partitions}, must be 1 to {keys.PARTITIONS_MAX}")
         store = cls(endpoint, prefix, Link(endpoint, timeout_s=timeout_s))
+        store.id = known
         try:
             await store._open(partitions or 0)
         except BaseException:
@@ -65,18 +75,21 @@ class Store:
     async def _read_record(self) -> None:
         """Makes the store's record where there is none, so that all who come later count as many partitions as this one.
 
-        It is read by a plain command first: a full server lets that through, and those who finish the work get in.
+        It is read by a plain command first: a full server lets that through, and those who finish the work get in. StoreLost
+        where the store that was known is not there any more: one that was emptied is not made again by who knew it (S24).
         """
         key = keys.store_record(self.prefix)
         found = await self.link.run(lambda client: views.store_record(client, key))
+        self._compare(found)
         if found is None:
             try:
-                answer = await self.link.call(("open_store", key, (keys.FORMAT_VERSION, self.partitions)))
-                found = (answer[0].decode(), answer[1].decode())
+                given = (keys.FORMAT_VERSION, self.partitions, secrets.token_hex(8))
+                version, partitions, id_ = (part.decode() for part in await self.link.call(("open_store", key, given)))
+                found = version, partitions, id_
             except Refused as refused:  # somebody else made it meanwhile
                 said = refused.details
-                found = said.get("format", str(keys.FORMAT_VERSION)), said.get("partitions", "")
-        version, partitions = found
+                found = said.get("format", str(keys.FORMAT_VERSION)), said.get("partitions", ""), ""
+        version, partitions, self.id = found
         where = f"store {self.endpoint.shown}, prefix {self.prefix!r}"
         if version != str(keys.FORMAT_VERSION):
             raise Misuse(
@@ -89,6 +102,25 @@ class Store:
                 "life; leave the setting out, or use another TREADLE_PREFIX"
             )
         self.partitions = int(partitions)
+
+    def _compare(self, found: tuple[str, str, str] | None) -> None:
+        if not self.id or (found is not None and found[2] == self.id):
+            return
+        what = (
+            "has no record any more"
+            if found is None
+            else f"is another one now (id {found[2] or 'none'}, was {self.id})"
+        )
+        raise StoreLost(
+            f"store {self.endpoint.shown}, prefix {self.prefix!r}: it {what}; its server was emptied or its data replaced. "
+            "Nothing is made in its place: restore its data (docs/operations.md), or start this program anew to begin an "
+            "empty store"
+        )
+
+    async def check_there(self) -> None:
+        """Raises StoreLost where the store is gone: asked where a reading found nothing, which must never mean that (S24)."""
+        key = keys.store_record(self.prefix)
+        self._compare(await self.run(views.store_record, key))
 
     @property
     def replid(self) -> str:
@@ -117,7 +149,7 @@ class Store:
         for _ in range(3):
             bound = await self.link.run(lambda client: views.bound_replids(client, names))
             calls: list[Call] = [
-                ("adopt", name, (lineage.replid, lineage.run_id, seen or "-"))
+                ("adopt", name, (lineage.replid, lineage.run_id, lineage.replid2, seen or "-"))
                 for name, seen in zip(names, bound, strict=True)
                 if seen != lineage.replid
             ]
@@ -190,7 +222,10 @@ class Store:
     async def mission(self, group: GroupId) -> MissionView | None:
         """The Mission as it is now; None where there is none."""
         partition = self.partition_of(group)
-        return await self.run(views.mission, self.base(partition), group, partition)
+        found = await self.run(views.mission, self.base(partition), group, partition)
+        if found is None:
+            await self.check_there()
+        return found
 
     async def missions(self, *, most: int = 1000) -> list[MissionView]:
         """Missions of the store, oldest first: all of them up to `most`, else as many, whichever are met first."""
@@ -198,23 +233,33 @@ class Store:
         for partition in range(self.partitions):
             base = self.base(partition)
             found += await self.run(views.missions, base, partition, most)
+        if not found:
+            await self.check_there()
         return sorted(found, key=lambda view: (view.created_ms, view.group))[-most:]
 
     async def items(self, group: GroupId, *, bodies: bool = False) -> list[ItemView]:
         """The Mission's WorkItems in the order they were given; with `bodies`, results and failure Evidence too."""
         base = self.base(self.partition_of(group))
-        return await self.run(views.items, base, group, bodies)
+        found = await self.run(views.items, base, group, bodies)
+        if not found:
+            await self.check_there()
+        return found
 
     async def item(self, group: GroupId, item: ItemId, *, bodies: bool = False) -> ItemView | None:
         """One WorkItem; None where it is not in the store: it never was, or its time is over."""
         base = self.base(self.partition_of(group))
         found = await self.run(views.some_items, base, group, [item], bodies)
+        if not found:
+            await self.check_there()
         return found[0] if found else None
 
     async def read_log(self, group: GroupId, *, after: int = 0, count: int = 1000) -> list[Event]:
         """Events after a sequence, in order; Corrupt where one is missing."""
         base = self.base(self.partition_of(group))
-        return await self.run(log.read_after, base, group, after, count)
+        found = await self.run(log.read_after, base, group, after, count)
+        if not found:
+            await self.check_there()
+        return found
 
     async def wait_log(self, group: GroupId, *, after: int, timeout_s: float) -> list[Event]:
         """Events after a sequence as soon as there are some; none at the time-out."""
@@ -223,6 +268,8 @@ class Store:
         while True:
             left = max(0.0, deadline - anyio.current_time())
             found = await self.run(log.wait_after, base, group, after, min(left, self._block_s))
+            if not found:
+                await self.check_there()
             if found or left <= self._block_s:
                 return found
 

@@ -32,10 +32,14 @@ async def now_ms(client: Any) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-async def store_record(client: Any, key: str) -> tuple[str, str] | None:
-    """Format version and number of partitions, as they stand; None where the store is new."""
-    version, partitions = await client.hmget(key, "version", "partitions")
-    return None if version is None or partitions is None else (version.decode(), partitions.decode())
+async def store_record(client: Any, key: str) -> tuple[str, str, str] | None:
+    """Format version, number of partitions and id, as they stand; None where the store is new."""
+    version, partitions, id_ = await client.hmget(key, "version", "partitions", "id")
+    return (
+        None
+        if version is None or partitions is None
+        else (version.decode(), partitions.decode(), (id_ or b"").decode())
+    )
 
 
 async def bound_replids(client: Any, metas: list[str]) -> list[str | None]:

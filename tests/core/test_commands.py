@@ -42,7 +42,7 @@ def test_every_command_says_which_keys_its_json_has(command: str) -> None:
 
 
 def test_the_page_names_every_command_and_no_other() -> None:
-    named = set(re.findall(r"^\| `treadle (\w+)", PAGE, re.MULTILINE))
+    named = set(re.findall(r"^\| `treadle ([\w-]+)", PAGE, re.MULTILINE))
     assert named == set(COMMANDS)
 
 

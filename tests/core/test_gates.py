@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from treadle.coordinator.core.gates import Code, explain
-from treadle.shared.facts import ItemFacts, WorkerFacts
+from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState
 
 NOW = 1_800_000_000_000
@@ -29,6 +29,9 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         (replace(OFFERED, width=4), [Code.NEXT]),
         (replace(OFFERED, width=5, workers=(replace(ONE, slots=0),), busy=9), [Code.NEXT]),
         (replace(OFFERED, paused=("all",)), [Code.PAUSED]),
+        (replace(OFFERED, quarantine_ms=NOW + 9_000, paused=("all",)), [Code.QUARANTINE, Code.PAUSED]),
+        (replace(OFFERED, quarantine_ms=NEVER_MS), [Code.QUARANTINE]),
+        (replace(OFFERED, quarantine_ms=NOW), [Code.NEXT]),
         (replace(OPEN, dependencies_left=1), [Code.DEPENDENCY]),
         (replace(OPEN, dependencies_left=1, workers=()), [Code.DEPENDENCY, Code.NO_WORKER]),
         (replace(OPEN, next_ms=NOW + 5_000), [Code.NOT_BEFORE]),

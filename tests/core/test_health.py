@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from treadle.coordinator.core.health import Finding, Verdict, judge, worst
-from treadle.shared.facts import ServerFacts, WorkerFacts
+from treadle.shared.facts import NEVER_MS, IncarnationFacts, ServerFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability
 
 NOW = 1_800_000_000_000
 LIVE = WorkerFacts(AgentId("w"), 1, (Capability("index"),), 4, 10_000, NOW, 0)
+BEGUN = IncarnationFacts(NOW - 5_000, NOW - 5_000, "ana", "a backup")
 GOOD = ServerFacts(
     "redis://h:6379/0",
     "treadle",
@@ -78,6 +79,10 @@ def test_a_server_as_it_should_be_is_ok_throughout() -> None:
         ("store", {"format_version": "2"}, Verdict.FAIL),
         ("store", {"bound_elsewhere": 3}, Verdict.WARN),
         ("store", {"damage": "\x1b[31mWRONGTYPE"}, Verdict.FAIL),
+        ("lineage", {"quarantine_ms": NOW}, Verdict.OK),
+        ("lineage", {"quarantine_ms": NOW + 1}, Verdict.WARN),
+        ("lineage", {"quarantine_ms": NEVER_MS, "doubt": "w"}, Verdict.FAIL),
+        ("lineage", {"incarnations": (BEGUN,)}, Verdict.OK),
         ("groups", {"halted": ("m",)}, Verdict.FAIL),
         ("workers", {"workers": ()}, Verdict.OK),
         ("workers", {"unserved": (Capability("x"),)}, Verdict.WARN),
@@ -117,3 +122,10 @@ def test_of_a_server_out_of_reach_only_that_is_said() -> None:
 def test_a_silent_worker_is_not_counted_as_live() -> None:
     silent = replace(LIVE, renewed_ms=NOW - 40_001)
     assert found("workers", workers=(LIVE, silent)).found == "1 live, 4 slots, 1 silent"
+
+
+def test_who_began_the_last_incarnation_is_said_beside_whatever_else_is_so() -> None:
+    said = "a person's last new incarnation: ana, 5.0 s ago (a backup)"
+    assert found("lineage", incarnations=(BEGUN,)).found == said
+    quarantine = found("lineage", incarnations=(BEGUN,), quarantine_ms=NOW + 2_000)
+    assert quarantine.found.endswith(f"for the next 2.0 s; {said}")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from builders import AGENT, CAPABILITY, GROUP, ITEM, NOW_MS, SESSION, an_event
 from treadle.shared.errors import Misuse
+from treadle.shared.facts import NEVER_MS
 from treadle.shared.model import (
     DirectoryEntry,
     Event,
@@ -92,6 +93,30 @@ async def test_a_start_that_is_refused_for_now_gives_the_item_back(code: str) ->
     tenure.answer(turn, TurnReply(ENVELOPE, (Outcome("OK", 5),), (), ()), asked_s=0.0)
     assert tenure.is_done
     assert tenure.turns(NOW_MS) == []
+
+
+async def test_a_start_that_is_refused_in_quarantine_keeps_the_item_and_is_tried_at_its_end() -> None:
+    tenure = a_tenure()
+    tenure.inherit([a_grant(started=False)])
+    (first,) = tenure.turns(NOW_MS)
+    refused = Outcome("QUARANTINE", at_ms=NOW_MS + 5_000)
+    tenure.answer(first, TurnReply(ENVELOPE, (refused,), (), ()), asked_s=0.0)
+    assert tenure.turns(NOW_MS) == []
+    assert tenure.turns(NOW_MS + 4_999) == []
+    assert not tenure.is_done
+    (again,) = tenure.turns(NOW_MS + 5_000)
+    assert again.operations == first.operations
+
+
+async def test_a_worker_that_stops_in_quarantine_gives_back_what_it_owns() -> None:
+    tenure = a_tenure()
+    tenure.inherit([a_grant(started=False)])
+    (turn,) = tenure.turns(NOW_MS)
+    refused = Outcome("QUARANTINE", at_ms=NEVER_MS)
+    tenure.answer(turn, TurnReply(ENVELOPE, (refused,), (), ()), asked_s=0.0)
+    tenure.stop()
+    (turn,) = tenure.turns(NOW_MS)
+    assert turn.operations == (Release(GROUP, ITEM, 1, "shutdown"),)
 
 
 @pytest.mark.parametrize("code", ["WORK_STALE_OWNERSHIP", "INVALID_STATE_TRANSITION", "AUTH_STALE_SESSION"])

@@ -81,12 +81,20 @@ def _read(world: World) -> Iterator[tuple[PartitionDump, dict[str, History]]]:
                 {job.item: job.after for job in jobs},
                 {job.item: job.start_by_s for job in jobs},
                 world.renewed,
+                quarantines=tuple(world.quarantines.get(part.base + "@meta", ())),
             )
             histories[name] = read(history, group.events)
         yield part, histories
 
 
 # --- the store against the logs: at any moment ---
+
+
+def _put_off(part: PartitionDump, history: History, item: str, member: str, at_ms: int) -> int:
+    """When this is due, or to when a tick put it off in a quarantine: its end, or the start-by that is given again."""
+    found = part.due.get(member, at_ms)
+    put_off = any(since <= found <= until and at_ms <= until for since, until in history.quarantines)
+    return found if put_off or found in history.start_by_ms(item, at_ms) else at_ms
 
 
 def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
@@ -104,9 +112,9 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
             if item.state is S.OFFERED:
                 take.setdefault(fields["cap"], set()).add(f"{name} {fields['key']}")
             elif item.state is S.QUEUED:
-                due[f"s {member}"] = int(fields["sby"])
+                due[f"s {member}"] = _put_off(part, history, id_, f"s {member}", int(fields["sby"]))
             elif item.state is S.ACTIVE:
-                due[f"l {member}"] = int(fields["lex"])
+                due[f"l {member}"] = _put_off(part, history, id_, f"l {member}", int(fields["lex"]))
             elif "nb" in fields and group.state == "active":
                 due[f"n {member}"] = int(fields["nb"])
             if item.state in (S.QUEUED, S.ACTIVE):

@@ -72,6 +72,8 @@ class History:
     """What each item waits for."""
     start_by_s: Mapping[str, int]
     renewed: Renewals
+    quarantines: tuple[tuple[int, int], ...] = ()
+    """Of its partition: nothing is accepted, started or lapses in one."""
     items: dict[str, Item] = field(default_factory=dict)
     leases: list[Lease] = field(default_factory=list)
     mission: MissionState | None = None
@@ -86,6 +88,11 @@ class History:
         """Until when a lease was granted, as of a moment."""
         renewals = self.renewed.get((self.group, lease.item, lease.lease), [])
         return max([lease.expires_ms, *(until for when, until in renewals if when <= at_ms)])
+
+    def start_by_ms(self, item: str, by_ms: int) -> set[int]:
+        """What a start-by deadline may mean: one that fell into a quarantine is given again in full after it."""
+        again_ms = 1000 * self.start_by_s[item]
+        return {by_ms} | {until + again_ms for since, until in self.quarantines if since < by_ms <= until}
 
     def wrong(self, event: Event, text: str) -> None:
         self.faults.append(f"{self.group} sequence {event.seq}, {event.kind} of {event.item}: {text}")
@@ -123,6 +130,10 @@ def _item(history: History, event: Event) -> None:
         history.wrong(event, str(error))
         return
     _by_whom(history, item, event)
+    if event.kind in (K.ACCEPTED, K.STARTED, K.LAPSED):
+        for since, until in history.quarantines:
+            if since < event.at_ms < until:
+                history.wrong(event, f"in the quarantine from {since} until {until}")
     _MOVES.get(event.kind, _nothing)(history, item, event)
     if event.kind is K.OFFERED:
         missing = [
@@ -192,7 +203,7 @@ def _started(history: History, item: Item, event: Event) -> None:
     ]
     if live:
         history.wrong(event, f"lease {live[0].lease} is live: {live[0].start_ms}..{live[0].end_ms or ''} (S1)")
-    if event.at_ms >= item.start_by_ms:
+    if event.at_ms >= max(history.start_by_ms(str(event.item), item.start_by_ms)):
         history.wrong(event, f"its start-by was {item.start_by_ms}")
     item.number = number
     item.lease = Lease(
@@ -243,13 +254,13 @@ def _lapsed(history: History, item: Item, event: Event) -> None:
     if agent != item.owner or int(event.get("epoch")) != item.epoch:
         history.wrong(event, f"of {agent}, but {item.owner} owns it")
     if what == "lease" and item.lease is not None:
-        due_ms = history.expiry_ms(item.lease, event.at_ms)
+        due = {history.expiry_ms(item.lease, event.at_ms)}
     else:
-        due_ms = item.start_by_ms
+        due = history.start_by_ms(str(event.item), item.start_by_ms)
         if (what == "lease") or item.state is not S.QUEUED:
             history.wrong(event, f"{what} of an item that is {item.state}")
-    if at_ms != due_ms or event.at_ms < at_ms:
-        history.wrong(event, f"{what} said to be over at {at_ms}, it was granted until {due_ms}")
+    if at_ms not in due or event.at_ms < at_ms:
+        history.wrong(event, f"{what} said to be over at {at_ms}, it was granted until {sorted(due)}")
     _end(history, item, event, at_ms)
 
 

@@ -94,6 +94,14 @@ def _forgets_what_it_is_about_to_start() -> Iterator[None]:
 
 
 MUTATIONS = (
+    Mutation(
+        "no quarantine", 12, (Edit("_quarantine.lua", "if S.quarantine > S.now then return", "if false then return"),)
+    ),
+    Mutation(
+        "leases lapse in a quarantine",
+        12,
+        (Edit("_quarantine.lua", "if S.quarantine <= S.now or not", "if true or not"),),
+    ),
     Mutation("no session fence", 1, (Edit("_fence.lua", "if current ~= epoch then", "if false then"),)),
     Mutation(
         "the end of a run settles nothing",

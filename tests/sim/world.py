@@ -120,6 +120,8 @@ class World:
         self.runtimes: list[Runtime] = []
         self.journal: list[Line] = []
         self.renewed: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+        self.quarantines: dict[str, list[tuple[int, int]]] = {}
+        """By a partition's `@meta`: from when until when, each."""
         self.opened: dict[tuple[str, str], str] = {}
         """(Agent, Session Epoch) -> the process for which the store minted it."""
         self.installed: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -178,6 +180,11 @@ class World:
                 spans[-1] = (spans[-1][0], self.now_ms)
         elif name == "open_session" and process is not None:
             self.opened[str(command[5]), answer[1].decode()] = process.name
+        elif name == "adopt":
+            since, until = self.network.redis.hmget(command[3], "adopted", "quarantine")
+            spans = self.quarantines.setdefault(str(command[3]), [])
+            if (int(since), int(until)) not in spans:
+                spans.append((int(since), int(until)))
         elif name == "install_session":
             self.installed.setdefault((str(command[3]), str(command[5])), []).append((self.now_ms, int(command[6])))
 

@@ -84,17 +84,22 @@ for _function in build().functions:
 
 @refusal("open_store", "SCHEMA_VALIDATION_FAILED")
 async def another_format(world: World) -> Call:
-    return plain(world, "open_store", "2", "0", key=keys.store_record(PREFIX))
+    return plain(world, "open_store", "2", "0", "id", key=keys.store_record(PREFIX))
 
 
 @refusal("open_store", "SCHEMA_VALIDATION_FAILED")
 async def another_number_of_partitions(world: World) -> Call:
-    return plain(world, "open_store", "1", "7", key=keys.store_record(PREFIX))
+    return plain(world, "open_store", "1", "7", "id", key=keys.store_record(PREFIX))
 
 
 @refusal("adopt", "REVISION_CONFLICT")
 async def bound_by_somebody_else_meanwhile(world: World) -> Call:
-    return plain(world, "adopt", "new-server", "run", "what-I-saw")
+    return plain(world, "adopt", "new-server", "run", "0", "what-I-saw")
+
+
+@refusal("distrust", "REVISION_CONFLICT")
+async def a_person_began_another_incarnation_meanwhile(world: World) -> Call:
+    return plain(world, "distrust", world.store.replid, "worker-1", 7, 3, 1)
 
 
 @refusal("create", "ACTION_ID_COLLISION")

@@ -12,6 +12,7 @@ from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.store import Operation
 from treadle.shared.store.controls import pause
+from treadle.shared.store.lineage import new_incarnation
 
 Make = Callable[[Grant], Operation]
 OPERATIONS: dict[str, Make] = {
@@ -223,6 +224,21 @@ async def taken_while_it_is_paused(world: World) -> Call:
 async def started_while_it_is_paused(world: World) -> Call:
     hand, grant = await _ready(world, "start")
     await pause(world.store, "account:acme", actor="ana")
+    return lambda: outcome_of(hand, a_start(grant))
+
+
+@refusal("take", "QUARANTINE", *LANE)
+async def taken_in_quarantine(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await new_incarnation(world.store, actor="ana", action="1", reason="asked")
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("start", "QUARANTINE", *LANE)
+async def started_in_quarantine(world: World) -> Call:
+    hand, grant = await _ready(world, "start")
+    await new_incarnation(world.store, actor="ana", action="1", reason="asked")
     return lambda: outcome_of(hand, a_start(grant))
 
 

@@ -27,7 +27,7 @@ from store.world import (
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant, GroupId
 from treadle.shared.schedules import Due, Interval, spec_text
-from treadle.shared.store import Authority, Operation, Store, TurnReply, archiving, commands
+from treadle.shared.store import Authority, Operation, Store, TurnReply, archiving, commands, lineage
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
@@ -118,6 +118,8 @@ class Day:
         reply = await self.turn(hand, a_take("day-5"), slots=1)
         (fired,) = reply.outcomes[0].grants
         await self.turn(hand, a_submit(last), a_submit(fired))
+        await insist(lambda: lineage.distrust(store, hand.session.agent, session=hand.session.epoch + 1, minted=1))
+        await insist(lambda: lineage.new_incarnation(store, actor="ana", action="1", reason="a backup"))
         for closing in (rival, sleeper, hand):
             await insist(closing.close)
         await self._tick(authority)
@@ -208,5 +210,5 @@ def normal(dump: Dump, times: Callable[[bytes], bool]) -> Dump:
     return {shown(key.encode(), key).decode(): (kind, shown(content, key)) for key, (kind, content) in dump.items()}
 
 
-_MEASURED = (b"incarnation", b"run_id", b"replid", b"est")
-"""Fields that say which server it was, and how long a run took before."""
+_MEASURED = (b"incarnation", b"run_id", b"replid", b"est", b"id")
+"""Fields that say which server and which store it was, and how long a run took before."""

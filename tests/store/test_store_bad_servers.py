@@ -12,7 +12,7 @@ import redis.asyncio
 from builders import GROUP, a_new_item, a_new_mission
 from servers import LEGS, binary_of
 from store.audit import audit
-from store.world import World, a_fail, a_release, a_save, a_submit, a_take, a_yield, differences, held, opened
+from store.world import SHORT_MS, World, a_fail, a_release, a_save, a_submit, a_take, a_yield, differences, held, opened
 from treadle.shared.errors import Backpressure, Misuse, ReplyLost, StoreChanged, Unavailable
 from treadle.shared.store import RedisEndpoint, RenewalDoor, Store
 from treadle.shared.store.embedded import EmbeddedServer
@@ -146,7 +146,7 @@ async def test_a_new_program_on_a_full_server_is_told_that_it_is_full(server: Em
 async def test_a_server_that_became_a_replica_is_waited_for(server: EmbeddedServer, leg: str) -> None:
     async with living_on(server, leg) as world:
         await world.mission()
-        hand = await world.hand()
+        hand = await world.hand(ttl_ms=SHORT_MS)
         grant = await hand.started()
         await world.raw.execute_command("REPLICAOF", "127.0.0.1", "1")
         before = await world.dump()
@@ -161,6 +161,7 @@ async def test_a_server_that_became_a_replica_is_waited_for(server: EmbeddedServ
         await world.store.adopt()
         heir = await world.hand(nonce="again", lives=True)
         (requeued,) = heir.requeued
+        await world.pass_ms(SHORT_MS)  # the quarantine
         assert (await heir.do(a_submit(await heir.restarted(requeued)))).code == "OK"
 
 
@@ -268,7 +269,7 @@ async def test_a_restarted_server_is_another_server_until_it_is_adopted(server: 
     """Design 3.11: the old session's calls are refused; after adopt a new session works, and the incarnation rose."""
     async with living_on(server, leg) as world:
         await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
-        old = await world.hand(nonce="old")
+        old = await world.hand(nonce="old", ttl_ms=SHORT_MS)
         grant = await old.started()
         door = RenewalDoor(world.store, old.session)
         before = await world.raw.hgetall(world.key("@meta"))
@@ -295,6 +296,7 @@ async def test_a_restarted_server_is_another_server_until_it_is_adopted(server: 
             await old.turn()
         new = await world.hand(nonce="new")
         assert [one.item for one in new.requeued] == ["a"]
+        await world.pass_ms(SHORT_MS)  # the quarantine
         again = await new.restarted(new.requeued[0])
         assert again.lease is not None
         assert grant.lease is not None

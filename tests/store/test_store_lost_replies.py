@@ -39,6 +39,7 @@ class Recorder:
 async def a_day_on_fakeredis(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Dump:
     clock = FrozenClock()
     monkeypatch.setattr("time.time", clock)
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)  # of each day's store the same id
     server = fakeredis.FakeServer()
     endpoint = FaultyEndpoint(FakeEndpoint(server), recorder)
     raw = fakeredis.FakeAsyncRedis(server=server)
@@ -66,7 +67,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
     assert set(calls) == {
         *("open_store", "adopt", "create", "open_session", "install_session", "turn", "renew", "read", "tick"),
         *("look", "watch", "close_session", "add", "seal", "cancel", "fail_item", "retry"),
-        *("pause", "schedule", "fire", "archived", "require_archive"),
+        *("pause", "schedule", "fire", "archived", "require_archive", "reincarnate", "distrust"),
     }, "the day uses every function of the library"
     for number in range(1, len(recorder.trips) + 1)[trips]:
         found = await a_day_on_fakeredis(monkeypatch, Recorder(number, fault))

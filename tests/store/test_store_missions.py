@@ -13,7 +13,7 @@ from treadle.shared.store import Store, keys
 
 async def test_a_new_store_says_its_format_and_partitions_and_keeps_them(world: World) -> None:
     record = await world.raw.hgetall(keys.store_record(PREFIX))
-    assert record == {b"version": b"1", b"partitions": b"1"}
+    assert record == {b"version": b"1", b"partitions": b"1", b"id": record[b"id"]}
     for asked in (None, 1):
         again = await Store.connect(world.endpoint, prefix=PREFIX, partitions=asked)
         assert again.partitions == 1

@@ -121,12 +121,12 @@ async def _command(meter: Meter) -> None:
         await meter.step(f"pause: {what}, resumed", partial(resume, store, what, actor="ana"))
     lineage = await store.link.lineage()
     meta = keys.meta(store.base(0))
-    bound = (lineage.replid, lineage.run_id, lineage.replid)
+    bound = (lineage.replid, lineage.run_id, lineage.replid2, lineage.replid)
     await meter.step("adopt", lambda: store.link.call(("adopt", meta, bound)))
 
     async def open_store() -> None:
         with suppress(Refused):  # it is there
-            await store.link.call(("open_store", keys.store_record(store.prefix), (keys.FORMAT_VERSION, 1)))
+            await store.link.call(("open_store", keys.store_record(store.prefix), (keys.FORMAT_VERSION, 1, "id")))
 
     await meter.step("open_store", open_store)
 

@@ -46,14 +46,15 @@ function T.begin(keys, replid)
     now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000),
     groups = {}, order = {}, rings = {}, pauses = {}, strays = {}, release_left = T.RELEASE_MAX,
   }
-  local meta = redis.call('HMGET', keys[1], 'incarnation', 'replid', 'version', 'head', 'paused', 'adopted')
+  local meta = redis.call('HMGET', keys[1], 'incarnation', 'replid', 'version', 'head', 'paused', 'adopted',
+    'quarantine')
   if not meta[1] or meta[2] ~= replid then
     return false, T.refuse('STORE_CHANGED', 'this partition was opened on server ' .. (meta[2] or 'none')
       .. ', the call names ' .. replid .. ': open a new session')
   end
   S.incarnation, S.replid, S.stamp = meta[1], meta[2], T.int(S.now)
   S.version, S.head = tonumber(meta[3] or '0'), tonumber(meta[4] or '0')
-  S.flags, S.adopted = tonumber(meta[5] or '0'), tonumber(meta[6] or '0')
+  S.flags, S.adopted, S.quarantine = tonumber(meta[5] or '0'), tonumber(meta[6] or '0'), tonumber(meta[7] or '0')
   return S
 end
 

@@ -12,7 +12,7 @@ function T.paused(S, G, cap)
   return S.pauses[name]
 end
 
--- Plans a token for what a Group has to take of a capability: nobody is woken for what is paused.
+-- Plans a token for what a Group has to take of a capability: nobody is woken for what may not be taken.
 function T.call_for(S, G, cap)
-  if not T.paused(S, G, cap) then S.rings[cap] = G.name end
+  if not T.barred(S, G, cap) then S.rings[cap] = G.name end
 end

@@ -52,6 +52,7 @@ end
 function T.register(S, agent, epoch, ttl, slots, set, capabilities)
   redis.call('HSET', S.base .. '@sessions', agent, table.concat({ epoch, set, ttl, slots, capabilities }, ' '))
   count_set(S, set, capabilities, 1)
+  T.note_ttl(S, ttl)
   redis.call('ZADD', S.base .. '@due', T.int(S.now + T.SESSION_TTLS * tonumber(ttl)), 'x ' .. agent .. ' ' .. epoch)
 end
 

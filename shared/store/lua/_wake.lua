@@ -30,9 +30,9 @@ end
 function T.hand_on(S, token)
   local cap, group, hop = string.match(token, '^(%S+) (%S+) (%d+)$')
   if not cap or S.rings[cap] then return end
-  if S.flags > 0 then
+  if S.flags > 0 or S.quarantine > S.now then
     T.load(S, { group })
-    if S.groups[group] and T.paused(S, S.groups[group], cap) then return end
+    if S.groups[group] and T.barred(S, S.groups[group], cap) then return end
   end
   if T.takeable(S, group, cap) == 0 then return end
   local sets = redis.call('HGET', S.base .. '@caps', cap) or ''
@@ -69,11 +69,12 @@ end
 function T.entry(S, group, cap, code)
   local G = S.groups[group]
   local low, high = '[' .. group .. ' ', '(' .. group .. '!'
-  local paused = G and T.paused(S, G, cap)
-  local open = G and G.state == 'active' and not paused
+  local barred = G and T.barred(S, G, cap)
+  local open = G and G.state == 'active' and not barred
   local count = open and T.takeable(S, group, cap) or 0
   -- The answer to a call that is repeated says what was so at its first time; what is there to take now goes first.
-  if paused then code = 'PAUSED' elseif code == 'PAUSED' or (count > 0 and code == 'EMPTY') then code = nil end
+  if barred then code = barred
+  elseif code == 'PAUSED' or code == 'QUARANTINE' or (count > 0 and code == 'EMPTY') then code = nil end
   local first = count > 0 and redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, low, high, 'LIMIT', 0, 1)[1]
   return table.concat({ group, cap, T.int(count), first and string.sub(first, #group + 2) or '-',
     G and string.format('%.17g', G.weight) or '1', G and G.account or '-', G and G.class or '-',

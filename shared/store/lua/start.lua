@@ -4,7 +4,7 @@
 -- bound: one item
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
---   INVALID_STATE_TRANSITION PAUSED
+--   INVALID_STATE_TRANSITION QUARANTINE PAUSED
 -- events: work.started
 T.arity.start = 3
 
@@ -24,9 +24,8 @@ T.ops.start = function(S, group, id, epoch)
   local G, it, code = T.target(S, group, id)
   code = code or T.stale_owner(S, it, epoch)
   code = code or (it.st ~= 'queued' and 'INVALID_STATE_TRANSITION')
-  code = code or (tonumber(it.sby) <= S.now and 'WORK_STALE_OWNERSHIP')
-  code = code or (T.paused(S, G, it.cap) and 'PAUSED')
-  if code then return T.outcome(S, G, code) end
+  code = code or (T.start_by(S, it) <= S.now and 'WORK_STALE_OWNERSHIP') or T.barred(S, G, it.cap)
+  if code then return T.bar(S, G, code) end
   G.due['s ' .. G.name .. ' ' .. id] = false
   local seq = T.start(S, G, it)
   G.dir[it.cap] = G.dir[it.cap] or 'touch'

@@ -3,7 +3,7 @@
 -- args: group capability most tag
 -- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items too wide for the free slots skipped
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN PAUSED EMPTY
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN QUARANTINE PAUSED EMPTY
 -- events: work.offer.accepted work.started
 T.arity.take = 4
 T.SKIP_MAX = 64
@@ -60,8 +60,8 @@ end
 
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
-  local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or (T.paused(S, G, cap) and 'PAUSED')
-  if code then return T.outcome(S, G, code) end
+  local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
+  if code then return T.bar(S, G, code) end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
   local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0

@@ -10,26 +10,6 @@
 -- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`,
 -- and the Groups that this call halted, with the reason.
 
--- l, s: the lease or the start-by deadline of an item passed: its ownership ends, it is offered again at once.
-local function lapse(S, G, it, kind, member)
-  local field = kind == 'l' and 'lex' or 'sby'
-  local wanted = kind == 'l' and 'active' or 'queued'
-  if not it or it.st ~= wanted or G.state == 'cancelled' then
-    G.due[member] = false
-  elseif tonumber(it[field]) > S.now then
-    G.due[member] = tonumber(it[field])
-  else
-    local agent, at = it.own, tonumber(it[field])
-    local what = kind == 'l' and 'lease' or 'start_by'
-    local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, agent, what, T.int(at) })
-    T.disown(S, G, it, at)
-    -- A lease that was over before this server was adopted was lost with the store, not with its Worker.
-    if kind == 'l' and at > S.adopted then T.after_loss(S, G, it) else T.offer_to_all(S, G, it, 'lapsed') end
-    T.concern(S, G, agent, seq)
-    G.dir[it.cap] = G.dir[it.cap] or 'touch'
-  end
-end
-
 -- n: the time of an item has come: a not-before, or the wait before another attempt.
 local function come(S, G, it, member)
   G.due[member] = false
@@ -53,7 +33,9 @@ local PUMPS = {
 
 local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
+  if T.put_off(S, kind, member) then return end
   if kind == 'x' then return T.silence(S, name, id, member) end
+  if kind == 'q' then return T.end_quarantine(S, member) end
   if kind == 'y' then
     S.late[#S.late + 1] = { name, id }
     return
@@ -63,7 +45,7 @@ local function carry_out(S, member)
   elseif T.closed(G) then S.aside[#S.aside + 1] = member
   elseif kind == 'f' then T.come_due(S, G, id, member)
   elseif kind == 'l' or kind == 's' then
-    lapse(S, G, T.named(S, G, id), kind, member)
+    T.lapse(S, G, T.named(S, G, id), kind, member)
   elseif kind == 'n' then
     come(S, G, T.named(S, G, id), member)
   elseif S.release_left > 0 then
@@ -74,7 +56,7 @@ end
 T.calls.tick = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
-  S.silent, S.late, S.aside, S.fires, S.over = {}, {}, {}, {}, {}
+  S.silent, S.late, S.aside, S.fires, S.over, S.later = {}, {}, {}, {}, {}, {}
   local most = math.min(tonumber(a[2]), 256)
   local due = redis.call('ZRANGEBYSCORE', S.base .. '@due', '-inf', T.int(S.now), 'LIMIT', 0, most)
   local names = {}
@@ -92,6 +74,7 @@ T.calls.tick = function(keys, a)
   for _, session in ipairs(S.silent) do T.end_session(S, session[1], session[2]) end
   for _, late in ipairs(S.late) do T.unmint(S, late[1], late[2]) end
   for _, schedule in ipairs(S.over) do T.drop_schedule(S, schedule[1], schedule[2]) end
+  T.after_quarantine(S)
   local envelope, halted = T.finish(S), {}
   for _, G in ipairs(S.order) do
     if G.bad then halted[#halted + 1] = G.name .. '=' .. G.bad end
