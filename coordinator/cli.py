@@ -23,6 +23,7 @@ from .commands.enqueue import enqueue
 from .commands.incarnation import new_incarnation
 from .commands.listing import groups, missions, workers
 from .commands.pausing import pause, resume
+from .commands.repairs import repair, verify
 from .commands.results import results
 from .commands.schedules import schedules, unschedule
 from .commands.submit import submit
@@ -75,6 +76,8 @@ for command in (
     schedules,
     unschedule,
     archive,
+    verify,
+    repair,
     doctor,
     new_incarnation,
 ):

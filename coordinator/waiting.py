@@ -19,6 +19,8 @@ async def why_mission(store: Store, view: MissionView) -> str:
     text = f"{view.verified:,} of {view.total:,} items are verified, {view.failed:,} failed"
     if view.cancelled:
         text += f", {view.cancelled:,} cancelled"
+    if view.halted:
+        return f"{text}; its Group is HALTED ({view.halted}): `treadle repair` makes its log anew"
     if view.is_open:
         text += "; it is open, and ends after `seal` only"
     if view.total > ITEMS_LOOKED_AT:

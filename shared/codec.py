@@ -274,7 +274,9 @@ _TIME = re.compile(rb"[0-9]{1,14}")
 _CAUSER = re.compile(rb"[A-Za-z0-9_.~%@-]+")
 _ITEM = re.compile(rb"[A-Za-z0-9_.~%-]+")
 _FIELDS = frozenset({b"t", b"k", b"i", b"b", b"d"})
-_WHOLE_NUMBERS = frozenset({"epoch", "number", "size", "items", "width", "dependencies", "revision"})
+_WHOLE_NUMBERS = frozenset(
+    {"epoch", "number", "size", "items", "width", "dependencies", "revision", "incarnation", "through"}
+)
 
 
 def _data_pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
@@ -305,8 +307,11 @@ def read_event(group: GroupId, incarnation: int, entry_id: bytes, fields: Mappin
         raise _corrupt_event(group, entry_id, fields, "its time is not milliseconds, or its causer not a token")
     if (not _ITEM.fullmatch(item)) if concerns_item else item:
         raise _corrupt_event(group, entry_id, fields, "its item is not a token, or it concerns none")
-    if len(data) + len(payload) > EVENT_MAX:
-        raise _corrupt_event(group, entry_id, fields, f"larger than {EVENT_MAX:,} bytes")
+    if len(data) > EVENT_MAX:
+        raise _corrupt_event(group, entry_id, fields, f"its data is larger than {EVENT_MAX:,} bytes")
+    quarantined = ""
+    if len(payload) > EVENT_MAX:  # no state hangs on it: it is left out, not the Event
+        quarantined = f"{len(payload):,} bytes, at most {EVENT_MAX:,}, digest {digest(payload)}"
     return Event(
         group=group,
         incarnation=incarnation,
@@ -316,7 +321,8 @@ def read_event(group: GroupId, incarnation: int, entry_id: bytes, fields: Mappin
         item=ItemId(item.decode()) if item else None,
         by=by.decode(),
         data=tuple(data.decode().split(" ")),
-        payload=payload,
+        payload=b"" if quarantined else payload,
+        quarantined=quarantined,
     )
 
 

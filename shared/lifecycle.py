@@ -124,6 +124,7 @@ MISSION_CALLS: dict[EventKind, frozenset[str]] = {
 """The calls of the store in which each of them happens."""
 
 GROUP_CALLS: dict[EventKind, frozenset[str]] = {
+    EventKind.GROUP_REPAIRED: frozenset({"repair"}),
     EventKind.GROUP_ARCHIVED: frozenset({"archived"}),
 }
 """Events of a Group itself, which move neither its Mission nor an item, and the calls in which they happen."""

@@ -82,6 +82,7 @@ class EventKind(StrEnum):
     RETRIES_ENDED = "work.retries_ended"
     PARKED = "work.parked"
     CANCELLED = "work.cancelled"
+    GROUP_REPAIRED = "group.repaired"
 
 
 EXTENSION_KINDS = frozenset(
@@ -93,6 +94,7 @@ EXTENSION_KINDS = frozenset(
         EventKind.REQUEUED,
         EventKind.RETRIES_ENDED,
         EventKind.PARKED,
+        EventKind.GROUP_REPAIRED,
     }
 )
 """Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
@@ -120,6 +122,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.RETRIES_ENDED: ("reason",),
     EventKind.PARKED: ("reason", "lost_runs"),
     EventKind.CANCELLED: ("reason",),
+    EventKind.GROUP_REPAIRED: ("incarnation", "through", "digest", "reason"),
 }
 """The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them.
 
@@ -128,7 +131,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
 
 
 INCARNATION = 1
-"""Of a Group's log. A log made anew would get the next one; a foreign or reborn log is refused so far."""
+"""Of a Group's log; one that is made anew by a repair gets the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,17 @@ class Event:
     """Who caused it: `agent@session`, an actor's token, `timer`, or `policy`."""
     data: tuple[str, ...] = ()
     payload: bytes = b""
+    quarantined: str = ""
+    """Why its payload was left out ('' where it was not): no state hangs on it, so the Event counts as processed."""
 
     @property
     def event_id(self) -> EventId:
         return EventId(f"{self.group}.{self.incarnation}.{self.seq}")
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a repair made the log anew from here on: what came before is in no log any more, and is not missed."""
+        return self.kind is EventKind.GROUP_REPAIRED and int(self.get("through")) == self.seq - 1
 
     def get(self, name: str) -> str:
         """The data token called `name` in `EVENT_FIELDS`; KeyError where this kind has none of that name."""
@@ -354,6 +364,8 @@ class MissionView:
     """Whether it was kept for its time after its end and is gone: this is its tombstone."""
     archive: str = ""
     """The SHA-256 of its newest archive, '' where it has none."""
+    halted: str = ""
+    """Why its Group was halted (LOG_FOREIGN, LOG_REBORN), '' where it was not: nothing of it moves until it is repaired."""
 
 
 @dataclass(frozen=True, slots=True)

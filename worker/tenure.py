@@ -51,6 +51,8 @@ FALLBACKS_MIN = 2
 """Groups listed beyond the need while others get there first only now and then."""
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
+HALTED_S = 60.0
+"""A Group that was halted here is looked at again, if it is heard of, so much later: it may have been repaired."""
 _ENDS_A_RUN = frozenset(
     {EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.FAILED, EventKind.ACCEPTED}
 )
@@ -129,6 +131,7 @@ class Tenure:
         self._fruitless = 0
         self._fallbacks = FALLBACKS_MAX
         self.halted: set[GroupId] = set()
+        self._halted_s: dict[GroupId, float] = {}
         self._handlers = handlers
         self._desk = desk
         self._pattern = groups
@@ -196,6 +199,9 @@ class Tenure:
         theirs = [
             entry for entry in entries if self._pattern == "*" or fnmatchcase(name_of(entry.group), self._pattern)
         ]
+        for entry in theirs:
+            if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
+                self.halted.discard(entry.group)
         mine = [
             replace(entry, takeable=0) if entry.group in self.halted else self._startable(entry) for entry in theirs
         ]
@@ -364,11 +370,13 @@ class Tenure:
             if not entry.takeable and entry.group not in behind and not self.queues.owns(entry.group):
                 self.inbox.forget(entry.group)
                 self.halted.discard(entry.group)
+                self._halted_s.pop(entry.group, None)
 
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
         _log.error("group %s is halted here: %s", shown(group), error)
         self.halted.add(group)
+        self._halted_s[group] = anyio.current_time()
         self.ready.remove(group)
 
     # --- ends ---

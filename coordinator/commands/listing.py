@@ -36,8 +36,8 @@ def missions(
     """List Missions, the newest last.
 
     --json: {"now_ms", "left_out", "missions": [{"mission", "state", "account", "owner", "objective", "weight", "total",
-    "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open"}]}; one
-    whose time is over after its end is not listed any more
+    "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open",
+    "halted"}]}; one whose time is over after its end is not listed any more; halted: why its Group was halted, else null
     """
 
     async def read(store: Store) -> tuple[int, list[MissionView], list[Progress]]:
@@ -65,7 +65,7 @@ def missions(
         columns,
         (
             (
-                *(one.mission, one.state, one.account, f"{one.verified}/{one.total}"),
+                *(one.mission, "HALTED" if one.halted else one.state, one.account, f"{one.verified}/{one.total}"),
                 *(running.get(one.group, 0), one.failed, span(now_ms - one.created_ms), one.objective),
             )
             for one in shown
@@ -92,6 +92,7 @@ def _fields(one: MissionView) -> dict[str, Any]:
         "deadline_ms": one.deadline_ms,
         "last_seq": one.last_seq,
         "open": one.is_open,
+        "halted": one.halted or None,
     }
 
 

@@ -129,7 +129,7 @@ def _mission(facts: ItemFacts) -> Gate | None:
         return Gate(
             Code.HALTED,
             f"its Group was halted ({code}): its log is not what the store wrote",
-            "find out who else writes to this server's keys; submit the Mission anew under another id",
+            "find out who else writes to this server's keys, then `treadle repair MISSION`",
         )
     return None
 

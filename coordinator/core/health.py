@@ -207,7 +207,7 @@ def _lineage(facts: ServerFacts) -> _Found:
 def _groups(facts: ServerFacts) -> _Found:
     if facts.halted:
         found = f"{len(facts.halted)} halted: {listed(facts.halted)}"
-        return Verdict.FAIL, found, "find out who else writes to these keys; submit those Missions anew under other ids"
+        return Verdict.FAIL, found, "find out who else writes to these keys, then `treadle repair MISSION`"
     return _ok("no Group is halted")
 
 

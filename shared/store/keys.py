@@ -115,6 +115,16 @@ def due(base_: str) -> str:
     return f"{base_}@due"
 
 
+def dependents(base_: str, group: GroupId, item_: str) -> str:
+    """Who waits for an item."""
+    return f"{base_}{group}:out:{item_}"
+
+
+def halted(base_: str) -> str:
+    """The due entries that were set aside with a Group that was halted."""
+    return f"{base_}@halted"
+
+
 def held(base_: str, agent: AgentId) -> str:
     """The items that an Agent owns."""
     return f"{base_}@held:{agent}"

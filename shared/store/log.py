@@ -2,35 +2,99 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from .. import codec
 from ..errors import Corrupt
 from ..model import INCARNATION, Event, GroupId
+from ..names import shown
 from . import keys
 
+_log = logging.getLogger("treadle.store")
 
-def _events(group: GroupId, after: int, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> list[Event]:
+
+def is_record(record: bytes | None) -> bool:
+    """Whether it is a Group's record, "state weight account class incarnation form"."""
+    words = (record or b"").split()
+    return len(words) > 4 and words[4].isdigit()
+
+
+def incarnation_of(record: bytes | None) -> int:
+    """The incarnation of a Group's log, as its record has it; the first where that cannot be read."""
+    return int((record or b"").split()[4]) if is_record(record) else INCARNATION
+
+
+def _events(
+    group: GroupId, incarnation: int, after: int, entries: list[tuple[bytes, dict[bytes, bytes]]]
+) -> list[Event]:
     events: list[Event] = []
     for entry_id, fields in entries:
-        event = codec.read_event(group, INCARNATION, entry_id, fields)
-        if event.seq != after + 1:
-            raise Corrupt(
-                f"log of group {group}: sequence {after + 1} is missing, {event.seq} follows; halt this Group"
+        event = codec.read_event(group, incarnation, entry_id, fields)
+        if event.seq != after + 1 and not event.begins_anew:
+            gap = (
+                f"sequence {after + 1} is" if event.seq == after + 2 else f"sequences {after + 1}..{event.seq - 1} are"
             )
+            raise Corrupt(f"log of group {group}: {gap} missing, {event.seq} follows; halt this Group")
+        if event.quarantined:
+            _log.error("group %s: the payload of Event %s is left out: %s", shown(group), event.seq, event.quarantined)
         after = event.seq
         events.append(event)
     return events
 
 
+@contextmanager
+def _of_a_stream(group: GroupId) -> Generator[None]:
+    try:
+        yield
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise Corrupt(f"log of group {group}: its key holds no stream; halt this Group") from None
+
+
 async def read_after(client: Any, base: str, group: GroupId, after: int, count: int) -> list[Event]:
-    """Up to `count` Events after a sequence."""
-    entries = await client.xrange(keys.log(base, group), min=f"{after + 1}-0", max="+", count=count)
-    return _events(group, after, entries)
+    """Up to `count` Events after a sequence.
+
+    Corrupt where the log is not what the store wrote: a hole, an entry that is no Event, an end before the sequence that
+    the store recorded or behind it, or a reader that is ahead of that. A script writes a log and its sequence at once, so
+    the one read before the log is not above its end, and the one read after it not below.
+    """
+    with _of_a_stream(group):
+        async with client.pipeline(transaction=False) as pipe:
+            pipe.hget(keys.groups(base), group)
+            pipe.hget(keys.seqs(base), group)
+            pipe.xrange(keys.log(base, group), min=f"{after + 1}-0", max="+", count=count)
+            pipe.hget(keys.seqs(base), group)
+            record, before, entries, behind = await pipe.execute()
+    events = _events(group, incarnation_of(record), after, entries)
+    if record is not None:
+        _check_end(group, after, events, before, behind, is_whole=len(events) < count)
+    return events
+
+
+def _check_end(
+    group: GroupId, after: int, events: list[Event], before: bytes | None, behind: bytes | None, *, is_whole: bool
+) -> None:
+    """Compare where a log ends with the sequence that the store recorded, read before the log and behind it."""
+    if not (before or b"").isdigit() or not (behind or b"").isdigit():
+        raise Corrupt(f"group {group}: its recorded sequence is {before!r}; halt this Group")
+    least, most, last = int(before or 0), int(behind or 0), events[-1].seq if events else after
+    if after > most:
+        raise Corrupt(f"log of group {group}: read after {after}, but only {most} were written; it went back")
+    if last > most:
+        raise Corrupt(f"log of group {group}: sequence {last} is there, but only {most} were written; halt this Group")
+    if last < least and is_whole:
+        raise Corrupt(f"log of group {group}: it ends at or before {last}, but {least} were written; halt this Group")
 
 
 async def wait_after(client: Any, base: str, group: GroupId, after: int, timeout_s: float) -> list[Event]:
     """Events after a sequence, waiting for the first at most so long."""
     block_ms = max(1, int(timeout_s * 1000))
-    found = await client.xread({keys.log(base, group): f"{after}-0"}, count=1000, block=block_ms)
-    return _events(group, after, found[0][1]) if found else []
+    with _of_a_stream(group):
+        await client.xread({keys.log(base, group): f"{after}-0"}, count=1, block=block_ms)
+    return await read_after(client, base, group, after, 1000)

@@ -25,6 +25,7 @@ from ..model import (
 from .operations import Fail, Release, Save, Start, Submit, Take, Turn, Yield
 
 _BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
+_RUN = re.compile(_BELL.pattern + r"(?: ([0-9]{1,14}))?")
 _WAKE_TOKEN = re.compile(r"\S+ \S+ [0-9]{1,18}")
 
 
@@ -67,6 +68,8 @@ class Bell:
     previous: int
     first: int
     last: int
+    incarnation: int = INCARNATION
+    """Of the Group's log, where it is another than the first."""
 
     @classmethod
     def parse(cls, text: str, *, where: str) -> Bell:
@@ -76,6 +79,15 @@ class Bell:
             raise Corrupt(f"{where}: {text[:200]!r} is no doorbell (group previous first last)")
         group, previous, first, last = found.groups()
         return cls(GroupId(group), int(previous), int(first), int(last))
+
+    @classmethod
+    def of_turn(cls, text: str, *, where: str) -> Bell:
+        """The same of a turn's own run of Events, which says the incarnation of a log that was made anew."""
+        found = _RUN.fullmatch(text)
+        if found is None:
+            raise Corrupt(f"{where}: {text[:200]!r} is no run of Events (group previous first last [incarnation])")
+        group, previous, first, last, incarnation = found.groups()
+        return cls(GroupId(group), int(previous), int(first), int(last), int(incarnation or INCARNATION))
 
 
 def wake_token(text: str, *, where: str) -> str:
@@ -184,7 +196,7 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             at_ms = int(moment[0]) if moment else 0
             outcomes.append(Outcome(code, int(number) if code == "OK" else None, at_ms=at_ms))
     bells = tuple(
-        Bell.parse(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
+        Bell.of_turn(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
     )
     carried_out_ms = int(lines[-1].removeprefix("= "))
     return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), carried_out_ms)
@@ -193,11 +205,13 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
 def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:
     """The Events this turn appended about the caller's own items, just as the log has them, in order, by Group."""
     by = f"{session.agent}@{session.epoch}"
+    incarnations = {bell.group: bell.incarnation for bell in reply.bells}
     found: dict[GroupId, list[Event]] = {}
 
     def note(group: GroupId, item: ItemId, seq: int, kind: EventKind, *data: object, payload: bytes = b"") -> None:
         author = "policy" if kind is EventKind.RESULT_ACCEPTED else by
-        event = Event(group, INCARNATION, seq, kind, reply.at_ms, item, author, tuple(map(str, data)), payload)
+        incarnation = incarnations.get(group, INCARNATION)
+        event = Event(group, incarnation, seq, kind, reply.at_ms, item, author, tuple(map(str, data)), payload)
         found.setdefault(group, []).append(event)
 
     for op, outcome in zip(turn.operations, reply.outcomes, strict=True):

@@ -85,7 +85,15 @@ async def poke(client: Any, inbox: str) -> None:
             await pipe.execute()
 
 
-def mission_of(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None) -> MissionView:
+def halted(record: bytes | None) -> str:
+    """Why a Group was halted, '' where it was not."""
+    state = (record or b"").split(b" ", 1)[0].decode()
+    return state.removeprefix("halted:") if state.startswith("halted:") else ""
+
+
+def mission_of(
+    group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq: bytes | None, record: bytes | None = None
+) -> MissionView:
     text = {name.decode(): value.decode() for name, value in raw.items()}
     is_open = text.get("form") == "open" and text["state"] == "active"
 
@@ -113,6 +121,7 @@ def mission_of(group: GroupId, partition: int, raw: dict[bytes, bytes], last_seq
         is_open=is_open,
         is_expired=text.get("expired") == "1",
         archive=text.get("archive", ""),
+        halted=halted(record),
     )
 
 
@@ -125,12 +134,14 @@ async def mission(client: Any, base: str, group: GroupId, partition: int) -> Mis
     async with client.pipeline(transaction=False) as pipe:
         pipe.hgetall(keys.mission(base, group))
         pipe.hget(keys.seqs(base), group)
-        raw, last_seq = await pipe.execute()
-    return mission_of(group, partition, raw, last_seq) if _is_there(raw) else None
+        pipe.hget(keys.groups(base), group)
+        raw, last_seq, record = await pipe.execute()
+    return mission_of(group, partition, raw, last_seq, record) if _is_there(raw) else None
 
 
 async def missions(client: Any, base: str, partition: int, most: int) -> list[MissionView]:
-    names = [GroupId(name.decode()) for name in await client.hkeys(keys.groups(base))]
+    records = await client.hgetall(keys.groups(base))
+    names = [GroupId(name.decode()) for name in records]
     found: list[MissionView] = []
     for start in range(0, min(len(names), most), _PAGE):
         page = names[start : start + _PAGE]
@@ -141,7 +152,7 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
             answers = await pipe.execute()
         for i, group in enumerate(page):
             if _is_there(answers[2 * i]):
-                found.append(mission_of(group, partition, answers[2 * i], answers[2 * i + 1]))
+                found.append(mission_of(group, partition, answers[2 * i], answers[2 * i + 1], records[group.encode()]))
     return found
 
 

@@ -414,13 +414,21 @@ def without(name: bytes) -> dict[bytes, bytes]:
         (b"12-0", entry(d=b"-1 l 1767225610000 2")),
         (b"12-0", entry(d=b"1 l soon 2")),
         (b"12-0", entry(d=b"1 {l} 1767225610000 2")),
-        (b"12-0", entry(d=b"1 l 1767225610000 2\n" + b"x" * codec.EVENT_MAX)),
+        (b"12-0", entry(d=b"1 " + b"x" * codec.EVENT_MAX + b" 1767225610000 2")),
     ],
 )
 def test_an_entry_no_script_writes_is_corrupt(entry_id: bytes, fields: dict[bytes, bytes]) -> None:
     with pytest.raises(Corrupt, match=r"^group m-1: log entry") as caught:
         codec.read_event(GROUP, 1, entry_id, fields)
     assert len(str(caught.value)) < 1000
+
+
+def test_a_payload_beyond_its_bound_is_quarantined_and_its_event_is_processed() -> None:
+    """Fault 43: no state hangs on a payload, so nothing stops for it; what came is known by its digest."""
+    payload = b"x" * (codec.EVENT_MAX + 1)
+    event = codec.read_event(GROUP, 1, b"12-0", entry(d=b"1 l 1767225610000 2\n" + payload))
+    assert (event.seq, event.get("lease"), event.payload) == (12, "l", b"")
+    assert event.quarantined == f"65,537 bytes, at most 65,536, digest {codec.digest(payload)}"
 
 
 @given(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import AGENT, CAPABILITY, GROUP, ITEM, NOW_MS, SESSION, an_event
-from treadle.shared.errors import Misuse
+from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.facts import NEVER_MS
 from treadle.shared.model import (
     DirectoryEntry,
@@ -21,7 +21,7 @@ from treadle.shared.model import (
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.run import Run
-from treadle.worker.tenure import FRUITLESS_MAX, Tenure, check_pattern
+from treadle.worker.tenure import FRUITLESS_MAX, HALTED_S, Tenure, check_pattern
 
 K = EventKind
 ENVELOPE = Envelope(NOW_MS, None, 1, 1)
@@ -166,6 +166,18 @@ async def test_an_item_that_is_ended_by_a_command_stops_its_handler(event: Event
     assert not tenure.halted
     assert not tenure.queues.owns(GROUP)
     assert not tenure.renewals.due(1_000.0)[0]
+
+
+async def test_a_group_that_was_halted_here_is_looked_at_again_when_it_may_have_been_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("anyio.current_time", lambda: now)
+    tenure = a_tenure()
+    tenure.halt(GROUP, Corrupt("sequence 3 is missing"))
+    for now, turns in ((0.0, 0), (HALTED_S - 1, 0), (HALTED_S, 1)):  # noqa: B007 - the clock above reads it
+        tenure.admit([an_entry(3)], NOW_MS)
+        assert len(tenure.turns(NOW_MS)) == turns
 
 
 async def test_a_runs_own_failure_stops_nothing() -> None:

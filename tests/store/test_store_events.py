@@ -13,7 +13,7 @@ from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_sub
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
-from treadle.shared.store import Store, archiving, commands
+from treadle.shared.store import Store, archiving, commands, repairing
 from treadle.shared.store.connection import Call
 from treadle.shared.store.timetable import schedule
 
@@ -151,6 +151,13 @@ async def _close_session(world: World) -> None:
     await hand.close()
 
 
+async def _repair(world: World) -> None:
+    world.audited = False
+    await world.mission()
+    await repairing.halt(world.store, GROUP)
+    await repairing.repair(world.store, GROUP, actor="ana", reason="disk")
+
+
 async def _tick(world: World) -> None:
     await world.mission("m-1")
     await world.mission("m-2", a_new_item("a"), a_new_item("b", after=["a"]))
@@ -198,6 +205,7 @@ HAPPY: dict[str, Happy] = {
     "fail_item": _fail_item,
     "retry": _retry,
     "archived": _archived,
+    "repair": _repair,
     "tick": _tick,
     "take": _take,
     "start": _start,

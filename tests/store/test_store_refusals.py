@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import GROUP, a_new_item
 from redis.exceptions import ResponseError
-from store import refused_commands, refused_operations, refused_schedules  # noqa: F401 - they fill the table
+from store import refused_commands, refused_operations, refused_repairs, refused_schedules  # noqa: F401 - they fill the table
 from store.contracts import OPERATIONS, contracts
 from store.refused import REFUSALS, Refusal
 from store.world import World, a_release, a_submit, a_take, a_yield, differences, held

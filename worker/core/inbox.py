@@ -98,7 +98,11 @@ class Inbox:
         track = self._known(group)
         self._check(group, track, events)
         if events and events[0].seq > track.cursor + 1:
-            raise self._corrupt(group, f"expected sequence {track.cursor + 1}, found {events[0].seq}")
+            if not events[0].begins_anew:
+                raise self._corrupt(group, f"expected sequence {track.cursor + 1}, found {events[0].seq}")
+            # What it did not read of the log before is in none any more: the store's own keys fence what came of it.
+            self._follow(group, track)
+            self._move(group, track, events[0].seq - 1)
         if not events and track.promised > track.cursor:
             raise self._corrupt(
                 group, f"the log ends at or before {track.cursor}, but sequence {track.promised} was announced"

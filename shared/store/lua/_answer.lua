@@ -12,12 +12,13 @@ function T.concern_caller(S, G)
   if #runs > 0 then G.bells[S.agent], G.own = { runs[1][1], runs[#runs][2] }, runs end
 end
 
--- A line a run: "@ group previous first last", an unbroken chain from what concerned the caller before.
+-- A line a run: "@ group previous first last", an unbroken chain from what concerned the caller before; behind it the
+-- incarnation of a log that was made anew.
 function T.bell_lines(S, G, lines)
   if G.bad or not G.own then return end
-  local previous = G.bells[S.agent][3]
+  local previous, made = G.bells[S.agent][3], G.incarnation == '1' and '' or ' ' .. G.incarnation
   for _, run in ipairs(G.own) do
-    lines[#lines + 1] = table.concat({ '@', G.name, previous, T.int(run[1]), T.int(run[2]) }, ' ')
+    lines[#lines + 1] = table.concat({ '@', G.name, previous, T.int(run[1]), T.int(run[2]) }, ' ') .. made
     previous = T.int(run[2])
   end
 end

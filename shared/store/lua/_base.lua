@@ -33,6 +33,14 @@ function T.many(command, key, list)
   return sum
 end
 
+-- The answer of a command that may meet what the store did not write; where it fails, nil and what was said. The library's
+-- only `pcall`: around reads, the first XADD of a Group, and rings, which nothing depends on.
+function T.try(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then return nil, answer.err end
+  return answer
+end
+
 function T.refuse(code, text)
   return redis.error_reply(code .. ' ' .. text)
 end

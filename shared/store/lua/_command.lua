@@ -11,13 +11,21 @@ function T.command(keys, a, loading)
   if not G and T.remains(S, a[2]) == 'gone' then return nil, T.not_in({ name = a[2], state = 'ended' }) end
   if code then return nil, T.refuse(code, 'group=' .. a[2]) end
   T.counts(S, G)
+  if G.bad then return nil, T.halted(S, G) end
   return S, nil, G
+end
+
+-- Halts a Group that was found damaged before anything was planned, and says so.
+function T.halted(S, G)
+  T.commit(S)
+  return T.refuse(G.bad, 'group=' .. G.name)
 end
 
 -- The item a[3] names, or a refusal.
 function T.commanded(S, G, a)
   local it = T.item(S, G, a[3])
   if it then return it end
+  if G.bad then return nil, T.halted(S, G) end
   return nil, T.refuse('INVALID_COMMAND', 'group=' .. a[2] .. ' item=' .. a[3] .. ' is not there')
 end
 

@@ -1,14 +1,14 @@
 -- Writes a call's plan: first the first Event of each Group, then everything else, the sequences last (design.md 3.2).
 
--- The only `pcall` of the library. A Group whose log is not at its stored sequence leaves the plan and is halted, in
+-- A Group whose log is not at its stored sequence leaves the plan and is halted, in
 -- partition keys alone, like one that the plan itself found damaged; the others go on.
 local function open_logs(S)
   for _, G in ipairs(S.order) do
     local event = G.events[1]
     if event and not G.fresh and not G.bad then
-      local done = redis.pcall('XADD', S.base .. G.name .. ':log', 'NOMKSTREAM', T.int(G.seq + 1) .. '-0', 't',
+      local done, wrong = T.try('XADD', S.base .. G.name .. ':log', 'NOMKSTREAM', T.int(G.seq + 1) .. '-0', 't',
         S.stamp, 'k', event[1], 'i', event[2], 'b', event[3], 'd', event[4])
-      if type(done) == 'table' and done.err then G.bad = 'LOG_FOREIGN' elseif not done then G.bad = 'LOG_REBORN' end
+      if wrong then G.bad = 'LOG_FOREIGN' elseif not done then G.bad = 'LOG_REBORN' end
     end
   end
 end

@@ -6,7 +6,7 @@ function T.into(lists, name)
 end
 
 local function leave_directories(S, G, W)
-  local caps = redis.call('HGET', S.base .. G.name .. ':mission', 'caps')
+  local caps = T.try('HGET', S.base .. G.name .. ':mission', 'caps')
   for _, cap in ipairs(T.words(caps)) do W.dead[cap .. ' ' .. G.name] = { cap, G.name } end
 end
 

@@ -20,7 +20,7 @@ function T.load(S, names)
   local joined = S.agent and redis.call('HMGET', S.base .. '@joined:' .. S.agent, unpack(fresh)) or {}
   for i, name in ipairs(fresh) do
     if records[i] then
-      local G = T.group(S, name, tonumber(seqs[i] or '0'), records[i], T.usage(usages[i]))
+      local G = T.group(S, name, tonumber(seqs[i]), records[i], T.usage(usages[i]))
       if S.agent then G.members[S.agent] = joined[i] or '' end
     end
   end
@@ -31,8 +31,13 @@ end
 -- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set).
 function T.group(S, name, seq, record, usage)
   local state, weight, account, class, incarnation, form = string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)')
+  local bad = not seq and 'LOG_FOREIGN' or nil
+  if not (tonumber(weight) and tonumber(incarnation)) then
+    bad, state, weight, account, class, incarnation, form = 'LOG_FOREIGN', 'active', 1, '-', 'standard', '1', 'whole'
+  end
   local G = {
-    name = name, key = S.base .. name, seq = seq, state = state, weight = tonumber(weight), account = account, class = class,
+    bad = bad, name = name, key = S.base .. name, seq = seq or 0,
+    state = state, weight = tonumber(weight), account = account, class = class,
     incarnation = incarnation, form = form, grown = form == 'open' or form == 'sealed',
     usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},

@@ -18,22 +18,15 @@ end
 function T.item(S, G, id)
   local it = G.items[id]
   if it ~= nil then return it end
-  local flat = redis.call('HGETALL', G.key .. ':i:' .. id)
+  local flat = T.try('HGETALL', G.key .. ':i:' .. id)
   it = false
-  if #flat > 0 then
+  if not flat or #flat > 0 then
     it = blank(id)
-    for i = 1, #flat, 2 do it[flat[i]] = flat[i + 1] end
+    for i = 1, #(flat or ''), 2 do it[flat[i]] = flat[i + 1] end
+    if not T.is_sound(it) then it, G.bad = false, 'LOG_FOREIGN' end
   end
   G.items[id] = it
   return it
-end
-
--- An item that the store's own lists name. Where it is not there the Group is damaged: it leaves the plan and is halted.
-function T.named(S, G, id)
-  local it = T.item(S, G, id)
-  if it and it.st and it.cap then return it end
-  G.bad = 'LOG_FOREIGN'
-  return false
 end
 
 -- A new item in the plan.

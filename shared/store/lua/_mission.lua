@@ -3,10 +3,12 @@
 function T.counts(S, G)
   if G.count then return G.count end
   local names = { 'total', 'verified', 'failed', 'cancelled', 'live', 'keep' }
-  local values = redis.call('HMGET', S.base .. G.name .. ':mission', unpack(names))
+  local values = T.listed(G, 'HMGET', S.base .. G.name .. ':mission', unpack(names))
   G.count = {}
-  if not values[1] then G.bad = 'LOG_FOREIGN' end
-  for i, name in ipairs(names) do G.count[name] = tonumber(values[i] or '0') end
+  for i, name in ipairs(names) do
+    G.count[name] = tonumber(values[i])
+    if not G.count[name] then G.bad, G.count[name] = 'LOG_FOREIGN', 0 end
+  end
   return G.count
 end
 
@@ -38,7 +40,7 @@ end
 
 -- Rings the clients that wait for the end of an item, or of the Mission ('-'): they are told which.
 local function ring_waiting(S, G, id, key)
-  for _, client in ipairs(redis.call('SMEMBERS', key)) do T.push(S, client, G.name .. ' ' .. id) end
+  for _, client in ipairs(T.try('SMEMBERS', key) or {}) do T.push(S, client, G.name .. ' ' .. id) end
   redis.call('DEL', key)
 end
 

@@ -50,7 +50,7 @@ function T.release(S, G, it)
   end
   local total, i, ids = tonumber(it.out), tonumber(it.rel or '0'), {}
   if i < total and S.release_left > 0 then
-    ids = redis.call('LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)
+    ids = T.listed(G, 'LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)
     if #ids == 0 then G.bad = 'LOG_FOREIGN' end
   end
   for _, id in ipairs(ids) do

@@ -2,13 +2,13 @@
 
 -- A page of a Mission's items from a position on, and the position behind it: a place in the list, or of a Mission that
 -- grew the sequence of the last one, for there items go while others stay.
-local function page(S, G, from)
+function T.page(S, G, from)
   local key = S.base .. G.name
   if not G.grown then
-    local ids = redis.call('LRANGE', key .. ':items', from, from + S.release_left - 1)
+    local ids = T.listed(G, 'LRANGE', key .. ':items', from, from + S.release_left - 1)
     return ids, from + #ids
   end
-  local flat, ids = redis.call('ZRANGEBYSCORE', key .. ':jobs', '(' .. T.int(from), '+inf', 'WITHSCORES', 'LIMIT', 0,
+  local flat, ids = T.listed(G, 'ZRANGEBYSCORE', key .. ':jobs', '(' .. T.int(from), '+inf', 'WITHSCORES', 'LIMIT', 0,
     S.release_left), {}
   for i = 1, #flat, 2 do ids[#ids + 1] = flat[i] end
   return ids, tonumber(flat[#flat] or '0')
@@ -16,7 +16,7 @@ end
 
 -- c: the items of an ended Mission that have not ended are cancelled, and their Workers told.
 function T.pump_cancel(S, G, from, member)
-  local ids, next_from = page(S, G, from)
+  local ids, next_from = T.page(S, G, from)
   G.due[member] = false
   if #ids == 0 then return T.keep_items(S, G) end
   local reason = G.state == 'cancelled' and 'mission_cancelled' or 'mission_failed'
@@ -37,7 +37,7 @@ function T.pump_expire(S, G, member)
     G.due[member] = S.now + T.UNARCHIVED_MS
     return
   end
-  local ids = page(S, G, 0)
+  local ids = T.page(S, G, 0)
   G.due[member] = #ids > 0 and S.now or false
   G.doomed, G.buried = ids, #ids == 0
   S.release_left = S.release_left - (G.buried and T.BURIAL or #ids)
@@ -48,7 +48,7 @@ T.LOAD_MS = 3600000
 function T.pump_unload(S, G, member)
   G.due[member] = false
   if G.state ~= 'loading' then return end
-  local ids = page(S, G, 0)
+  local ids = T.page(S, G, 0)
   for _, id in ipairs(ids) do
     local it = T.named(S, G, id)
     if not it then return end

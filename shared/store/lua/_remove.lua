@@ -20,7 +20,7 @@ local function is_needed(S, G, it, member)
     return true
   end
   if i >= total then return false end
-  for _, id in ipairs(redis.call('LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)) do
+  for _, id in ipairs(T.listed(G, 'LRANGE', S.base .. G.name .. ':out:' .. it.id, i, i + S.release_left - 1)) do
     local dependent = T.item(S, G, id)
     S.release_left = S.release_left - 1
     if dependent and not T.has_ended(dependent) then

@@ -7,7 +7,12 @@ T.INBOX_TTL_MS = 3600000
 -- Rings somebody's inbox: an entry is a doorbell (Group, previous, first, last), the Events themselves are in the log.
 function T.push(S, who, entry)
   local key = S.base .. '@inbox:' .. who
-  if redis.call('RPUSH', key, entry) > T.INBOX_MAX then redis.call('LTRIM', key, -T.INBOX_MAX, -1) end
+  local length = T.try('RPUSH', key, entry)
+  if not length then  -- not a list: nothing of ours
+    redis.call('DEL', key)
+    length = redis.call('RPUSH', key, entry)
+  end
+  if length > T.INBOX_MAX then redis.call('LTRIM', key, -T.INBOX_MAX, -1) end
   redis.call('PEXPIRE', key, T.INBOX_TTL_MS)
 end
 
@@ -15,7 +20,9 @@ end
 local function wake(S, sets, token)
   for _, set in ipairs(T.words(sets)) do
     local key = S.base .. '@wake:' .. set
-    if redis.call('LLEN', key) == 0 then redis.call('RPUSH', key, token) end
+    local length = T.try('LLEN', key)
+    if not length then redis.call('DEL', key) end
+    if (length or 0) == 0 then redis.call('RPUSH', key, token) end
   end
 end
 

@@ -21,7 +21,7 @@ T.calls.renew = function(keys, a)
     local it, code = nil, T.closed(G)
     if not code then
       it = T.item(S, G, a[i + 1])
-      code = not it and 'INVALID_COMMAND' or T.stale_lease(S, it, a[i + 2], a[i + 3])
+      code = G.bad or not it and 'INVALID_COMMAND' or T.stale_lease(S, it, a[i + 2], a[i + 3])
       code = code or (G.state == 'cancelled' and 'INVALID_STATE_TRANSITION') or nil
     end
     if not code then

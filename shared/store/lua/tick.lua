@@ -18,7 +18,8 @@ local function come(S, G, it, member)
 end
 
 local PUMPS = {
-  c = function(S, G, id, member) T.pump_cancel(S, G, tonumber(id), member) end,
+  g = function(S, G, id, member) T.pump_relist(S, G, tonumber(id) or 0, member) end,
+  c = function(S, G, id, member) T.pump_cancel(S, G, tonumber(id) or 0, member) end,
   z = function(S, G, _, member) T.pump_expire(S, G, member) end,
   u = function(S, G, _, member) T.pump_unload(S, G, member) end,
   e = function(S, G, id, member)
@@ -35,11 +36,8 @@ local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
   if T.put_off(S, kind, member) then return end
   if kind == 'x' then return T.silence(S, name, id, member) end
+  if kind == 'y' then return table.insert(S.late, { name, id }) end
   if kind == 'q' then return T.end_quarantine(S, member) end
-  if kind == 'y' then
-    S.late[#S.late + 1] = { name, id }
-    return
-  end
   local G = S.groups[name]
   if not G then T.adrift(S, kind, name, id, member)
   elseif T.closed(G) then S.aside[#S.aside + 1] = member
@@ -48,6 +46,8 @@ local function carry_out(S, member)
     T.lapse(S, G, T.named(S, G, id), kind, member)
   elseif kind == 'n' then
     come(S, G, T.named(S, G, id), member)
+  elseif not PUMPS[kind] then
+    G.due[member] = S.now + 60000  -- for a Worker of the version that knows this kind
   elseif S.release_left > 0 then
     PUMPS[kind](S, G, id, member)
   end

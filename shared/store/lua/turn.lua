@@ -8,8 +8,8 @@
 --
 -- Events and refusals of an item are those of its operation (take, start, save, yield, release, submit, fail). A refused
 -- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
--- (group previous first last) of what concerns the caller and "= time" of its Events; directory entries of the Groups
--- asked and touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.
+-- (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries of the Groups asked and
+-- touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.
 
 -- The Group and item an operation names, or the code why it cannot be looked at.
 function T.target(S, group, id)
@@ -17,7 +17,7 @@ function T.target(S, group, id)
   local code = T.closed(G)
   if code then return G, nil, code end
   local it = T.item(S, G, id)
-  if not it then return G, nil, 'INVALID_COMMAND' end
+  if not it then return G, nil, G.bad or 'INVALID_COMMAND' end
   return G, it, G.state == 'cancelled' and 'INVALID_STATE_TRANSITION' or nil
 end
 

@@ -1,0 +1,31 @@
+-- drop_item: Fails a WorkItem of a halted Group that is not what the store wrote, with Evidence. Idempotent.
+-- keys: the partition's @meta
+-- args: replid group item capability digest evidence
+-- bound: one Evidence of at most 16 KiB
+-- flags: allow-oom
+-- refusals: STORE_CHANGED GROUP_NOT_FOUND INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
+-- events: none
+--
+-- What is left of it goes: its inputs, Checkpoints and dependents' list with it. Its state is told by the Snapshot that the
+-- repair of its Group begins with. The reply: envelope, "done" or "repeated".
+T.calls.drop_item = function(keys, a)
+  local S, refused = T.begin(keys, a[1])
+  if refused then return refused end
+  T.load(S, { a[2] })
+  local G, id = S.groups[a[2]], a[3]
+  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
+  if not string.match(G.state, '^halted:') then return T.not_in(G) end
+  if #a[6] > T.EVIDENCE_MAX then return T.refuse('SCHEMA_VALIDATION_FAILED', 'evidence=' .. #a[6] .. ' bytes') end
+  G.bad = nil
+  local it = T.item(S, G, id)
+  if it and it.st == 'failed' and it.dg == a[5] then return { T.envelope(S), 'repeated' } end
+  if it then return T.not_in(G, it) end
+  local key = G.key
+  redis.call('DEL', key .. ':i:' .. id)
+  for _, body in ipairs({ 'in', 'ck', 'ck0', 'ck1', 'rs', 'nd', 'rv', 'out' }) do
+    redis.call('DEL', key .. ':' .. body .. ':' .. id)
+  end
+  redis.call('HSET', key .. ':i:' .. id, 'st', 'failed', 'cap', a[4], 'dg', a[5], 'flx', T.int(#a[6]))
+  redis.call('SET', key .. ':fl:' .. id, a[6])
+  return { T.envelope(S), 'done' }
+end
