@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from house.proofs import ids_of
 from house.reading import ROOT, the_house
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -21,6 +22,7 @@ ROWS = [
     for line in PAGE.splitlines()
     if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 3 and re.match(r"(R|S|L|BR-)\d", cells[0])
 ]
+_BY_NAME = re.compile(r"`(\w+/test_\w+\.py)::(test_\w+)`")
 _PROOF = re.compile(r"`(\w+/test_\w+\.py)(?:::(\w+))?`")
 
 
@@ -31,6 +33,31 @@ def known_tests() -> dict[str, set[str]]:
         names = {getattr(node, "name", "") for node in tree.body}
         found[str(path.relative_to(ROOT / "tests"))] = {name for name in names if name.startswith("test_")}
     return found
+
+
+def test_every_test_that_is_named_by_its_id_is_there() -> None:
+    known = known_tests()
+    listed = _BY_NAME.findall(PAGE)
+    assert listed
+    assert [(file, name) for file, name in listed if name not in known.get(file, ())] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("test_br_05_a_zombie", ["BR-05"]),
+        ("test_br79_unknown", ["BR-79"]),
+        ("test_s1_s4_whatever", ["S1", "S4"]),
+        ("test_r06_a_member", ["R6"]),
+        ("test_l12_free", ["L12"]),
+        ("test_c1_a_thousand", ["C1"]),
+        ("test_replay", []),
+        ("test_64_items", []),
+        ("test_one_of_s1_is_enough", []),
+    ],
+)
+def test_the_ids_of_a_test_stand_at_the_beginning_of_its_name(name: str, ids: list[str]) -> None:
+    assert ids_of(name) == ids
 
 
 def test_every_rule_has_one_row() -> None:
