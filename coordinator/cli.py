@@ -22,6 +22,7 @@ from .commands.doctor import doctor
 from .commands.enqueue import enqueue
 from .commands.incarnation import new_incarnation
 from .commands.listing import groups, missions, workers
+from .commands.offering import offer
 from .commands.pausing import pause, resume
 from .commands.repairs import repair, verify
 from .commands.results import results
@@ -69,6 +70,7 @@ for command in (
     why,
     cancel,
     retry,
+    offer,
     requeue,
     parked,
     pause,

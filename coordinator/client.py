@@ -26,6 +26,7 @@ from treadle.shared.schedules import ScheduleView
 from treadle.shared.settings import Settings
 from treadle.shared.store import Endpoint, controls
 from treadle.shared.store.timetable import Scheduled
+from treadle.shared.versions import spoken
 
 from .asking import default_actor, new_id
 from .core.missions import plan_mission
@@ -258,7 +259,7 @@ class Client:
         missing = self._news(no_worker)
         if missing:
             more = f" and {len(missing) - CAPABILITIES_SHOWN:,} more" if len(missing) > CAPABILITIES_SHOWN else ""
-            names = ", ".join(missing[:CAPABILITIES_SHOWN])
+            names = ", ".join(map(spoken, missing[:CAPABILITIES_SHOWN]))
             _log.warning("%s: no live Worker offers %s%s; its items wait (NO_WORKER) until one does", what, names, more)
         wide = self._news(unschedulable)
         for name in wide[:CAPABILITIES_SHOWN]:
@@ -266,7 +267,7 @@ class Client:
                 "%s: an item needs more slots than any live Worker that offers %s has, %d at most; it waits "
                 "(UNSCHEDULABLE) until a larger one does",
                 what,
-                name,
+                spoken(name),
                 unschedulable[name],
             )
         if len(wide) > CAPABILITIES_SHOWN:

@@ -96,6 +96,17 @@ async def retry(asking: Asking, target: Target) -> None:
     await _commanded(asking, target, "be tried again", question)
 
 
+async def offer(asking: Asking, target: Target, to: str) -> None:
+    """Offer an item again, to those `to` says (`NewItem.offer`); done once, however often its reply is lost."""
+    action = new_id("offer")
+    item = _item(target)
+
+    async def question(store: Store) -> None:
+        await commands.offer(store, target.group, item, to or "- 0", actor=_actor(asking), action=action)
+
+    await _commanded(asking, target, "be offered", question)
+
+
 def _actor(asking: Asking) -> str:
     return token(asking.actor, field="actor")
 
@@ -129,6 +140,13 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target} is cancelled, which is final; submit it anew"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
             text = f"{target} is {state}: only what failed or is parked can be tried again"
+        case "WORK_ALREADY_OWNED":
+            owner = quoted(name_of(refused.details.get("owner", "-")))
+            text = (
+                f"{target} is {state} at Worker {owner}; cancel it, or offer it once its lease or start-by time is over"
+            )
+        case "INVALID_STATE_TRANSITION" if wish == "be offered" and refused.details.get("dependencies", "0") != "0":
+            text = f"{target} waits for others (`treadle why` names them) and can be offered once they are verified"
         case "INVALID_STATE_TRANSITION" if ended:
             text = f"{target} cannot {wish} any more: its Mission {_is(refused.details['mission'])}"
         case "INVALID_STATE_TRANSITION" if state:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -14,11 +14,11 @@ from treadle.shared.names import name_of, token
 from . import commanding
 from .asking import Asking
 from .commanding import Target
-from .core.items import has_deadline, plan_items
+from .core.items import has_deadline, offer_of, plan_items
 from .core.missions import check_ends
 from .core.wording import quoted
 from .failures import MissionFailed, evidence_of, failure_of, result_of
-from .specs import WorkSpec
+from .specs import OfferMode, OfferSpec, WorkSpec
 from .waiting import why_mission
 
 _TERMINAL_KINDS = frozenset(kind for kind, (_, state) in MISSION_MOVES.items() if state in TERMINAL_MISSIONS)
@@ -165,6 +165,18 @@ class Mission:
         Refused (INVALID_STATE_TRANSITION) where it is neither, or where the Mission has ended: that is final.
         """
         await commanding.retry(self._asking, self._target(item))
+
+    async def offer(
+        self, item: str, to: Sequence[str] | None = None, *, mode: OfferMode = "preferred", seconds: float | None = None
+    ) -> None:
+        """Offer one item again, now: to everybody, or to some Workers as `WorkSpec` says; all its attempts are before it.
+
+        It counts for every later offer of the item. For what is open, offered, failed or parked, or was accepted by a Worker
+        that let its lease or its start-by time pass. Refused: WORK_ALREADY_OWNED where a Worker has it,
+        INVALID_STATE_TRANSITION where it waits for others, is verified or cancelled, or where the Mission has ended.
+        """
+        offer = offer_of(OfferSpec(offer_to=to, offer=mode, offer_s=seconds))
+        await commanding.offer(self._asking, self._target(item), offer)
 
     def _target(self, item: str | None = None) -> Target:
         return Target(self.group, None if item is None else ItemId(token(item, field="item")))

@@ -39,6 +39,8 @@ async def schedule(
     for name in sorted(_PER_TICK):
         if getattr(one.spec, name) is not None:
             raise Misuse(f"{name}: is of one job and not of a schedule; leave it out")
+    if one.spec.offer_to is not None or one.spec.offer_s is not None:
+        raise Misuse("offer_to: what a schedule starts is offered to everybody; leave offer_to and offer_s out")
     if one.spec.after:
         raise Misuse("after: is of one job and not of a schedule; leave it out")
     if missed not in tuple(Missed):

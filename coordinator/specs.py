@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
 from treadle.shared.model import Urgency
+from treadle.shared.versions import VERSION
 
 from .core.wording import AWARE, misuse
 from .core.wording import quoted as quoted
@@ -42,9 +43,14 @@ RETRIES, RETRIES_MAX = 3, 100
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.001, 2_592_000.0
 TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.001, 31_536_000.0
 NOT_BEFORE_DAYS_MAX = 3_650
+CANDIDATES_MAX = 16
+OFFER_S_MIN, OFFER_S_MAX = 0.1, 2_592_000.0
+PREFERRED_S = 10.0
+"""How long an item waits for those it prefers where nobody says."""
 KEEP_RESULTS_S, KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX = 604_800, 60, 31_536_000
 PRIORITY_CLASS = "standard"
 
+OfferMode = Literal["named", "preferred"]
 UrgencyName = Literal["critical", "high", "normal", "routine"]
 
 
@@ -128,6 +134,20 @@ def _counted(value: object) -> object:
     return work
 
 
+def _version(value: str) -> str:
+    if not VERSION.fullmatch(value):
+        raise _wrong("version", 'is no version; write it as "1.2.0"')
+    return value
+
+
+def _candidates(value: Sequence[str]) -> tuple[str, ...]:
+    if not 1 <= len(value) <= CANDIDATES_MAX:
+        raise _wrong("counted", f"{len(value)} Workers, must be 1 to {CANDIDATES_MAX}; leave it out to offer it to all")
+    if len(set(value)) < len(value):
+        raise _wrong("twice", "names a Worker twice")
+    return tuple(value)
+
+
 def _few(value: Sequence[str]) -> tuple[str, ...]:
     if len(value) > AFTER_MAX:
         raise _wrong("counted", f"{len(value):,} ids, at most {AFTER_MAX:,}; put an item in between")
@@ -158,7 +178,7 @@ class _Spec(BaseModel, extra="forbid", frozen=True, strict=True):
             try:
                 super().__init__(**fields)
             except ValidationError as problem:
-                of_work = None if isinstance(self, Retry) else WorkSpec
+                of_work = WorkSpec if isinstance(self, WorkSpec | MissionSpec) else None
                 raise misuse(type(self), fields, problem, of_work=of_work) from None
 
         # Says to pydantic that a spec inside a spec is validated as usual, so that the outer one names the whole path.
@@ -179,6 +199,23 @@ class Retry(_Spec, frozen=True):
         return self
 
 
+class OfferSpec(_Spec, frozen=True):
+    """Whom an item is offered to, and for how long."""
+
+    offer_to: Annotated[Sequence[str], AfterValidator(_candidates)] | None = None
+    """The names of 1 to 16 Workers it is offered to; None: to every Worker that does such work."""
+    offer: OfferMode = "preferred"
+    """`preferred`: everybody's once they have let it pass; `named`: theirs only, a person offers it anew (`treadle offer`)."""
+    offer_s: Annotated[float, _within(OFFER_S_MIN, OFFER_S_MAX)] | None = None
+    """How long its offer may be accepted; None: 10 s where it prefers some, else until it is accepted."""
+
+    @model_validator(mode="after")
+    def _names_somebody(self) -> Self:
+        if self.offer == "named" and self.offer_to is None:
+            raise _wrong("counted", 'offer: "named" without offer_to; say in offer_to which Workers are asked')
+        return self
+
+
 class WorkOptions(TypedDict, total=False):
     """What may be said of any piece of work besides what it is; `WorkSpec` has the meanings and the bounds."""
 
@@ -188,16 +225,22 @@ class WorkOptions(TypedDict, total=False):
     business_impact: int
     slots: int
     start_by_s: int
+    version: str | None
     retry: int | Retry
     timeout_s: float | None
+    offer_to: Sequence[str] | None
+    offer: OfferMode
+    offer_s: float | None
 
 
-class WorkSpec(_Spec, frozen=True):
+class WorkSpec(OfferSpec, frozen=True):
     """One WorkItem: what is to be done (`capability`, `inputs`), after which others, how urgently, how wide."""
 
     id: Annotated[str, Field(min_length=1)]
     """Unique in its Mission, any script, at most 256 bytes."""
     capability: str
+    version: Annotated[str, AfterValidator(_version)] | None = None
+    """The least version of the handler, such as "1.2.0": it or a later 1.x does it. None: any."""
     inputs: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict, repr=False)
     """Packed at most 1 MiB and 16 levels deep."""
     after: Annotated[Sequence[str], AfterValidator(_few)] = ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
@@ -33,7 +33,7 @@ from .core.items import BATCH_MAX
 from .enqueuing import Marked
 from .job import Job, JobReceipt
 from .mission import Mission
-from .specs import MissionSpec, WorkOptions, WorkSpec
+from .specs import MissionSpec, OfferMode, WorkOptions, WorkSpec
 
 R = TypeVar("R")
 Running = Callable[[], Background]
@@ -104,6 +104,12 @@ class SyncMission:
     def retry(self, item: str) -> None:
         """As `Mission.retry`."""
         self._running().run(lambda: self._mission.retry(item))
+
+    def offer(
+        self, item: str, to: Sequence[str] | None = None, *, mode: OfferMode = "preferred", seconds: float | None = None
+    ) -> None:
+        """As `Mission.offer`."""
+        self._running().run(lambda: self._mission.offer(item, to, mode=mode, seconds=seconds))
 
 
 class SyncJob(Generic[R]):

@@ -6,6 +6,7 @@ from collections import Counter
 
 from treadle.shared.model import GroupId, ItemView, MissionView
 from treadle.shared.store import Store, pictures
+from treadle.shared.versions import spoken, versioned
 
 from .core.gates import explain
 
@@ -25,13 +26,15 @@ async def why_mission(store: Store, view: MissionView) -> str:
         text += "; it is open, and ends after `seal` only"
     if view.total > ITEMS_LOOKED_AT:
         return text
-    waiting = Counter(item.capability for item in await store.items(view.group) if not item.has_ended)
+    waiting = Counter(
+        versioned(item.capability, item.version) for item in await store.items(view.group) if not item.has_ended
+    )
     now_ms, workers = await pictures.workers(store)
-    offered = {name for worker in workers if not worker.is_silent(now_ms) for name in worker.capabilities}
+    live = [worker for worker in workers if not worker.is_silent(now_ms)]
     missing = [
-        f"{name} ({count:,} {'item' if count == 1 else 'items'})"
+        f"{spoken(name)} ({count:,} {'item' if count == 1 else 'items'})"
         for name, count in sorted(waiting.items())
-        if name not in offered
+        if not any(worker.can(name) for worker in live)
     ]
     if missing:
         more = f" and {len(missing) - CAPABILITIES_SHOWN} more" if len(missing) > CAPABILITIES_SHOWN else ""

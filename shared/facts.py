@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState
+from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Offer
+from .versions import does
 
 NEVER_MS = 90_000_000_000_000
 """The end of a quarantine that only a person ends (`_quarantine.lua`)."""
@@ -26,6 +27,12 @@ class WorkerFacts:
     """When it last told the store that it is there, in the store's time."""
     held: int
     """WorkItems it has accepted and not finished."""
+    versions: tuple[Capability, ...] = ()
+    """The same capabilities with the version of each handler, `thumbnails~1.2.0`."""
+
+    def can(self, capability: str) -> bool:
+        """Whether it does work of a capability, in the version that is asked for."""
+        return any(does(one, capability) for one in (*self.capabilities, *self.versions))
 
     def is_silent(self, now_ms: int) -> bool:
         return now_ms - self.renewed_ms > SILENT_AFTER_TTLS * self.ttl_ms
@@ -106,6 +113,7 @@ class ItemFacts:
     """As of `GroupFacts.state`."""
     state: ItemState
     capability: Capability
+    """With the version, where it asks for one."""
     width: int = 1
     waits_for: tuple[tuple[ItemId, ItemState], ...] = ()
     """What of `after` is not verified: as many as are shown."""
@@ -117,6 +125,8 @@ class ItemFacts:
     """`POISON`, or '' where it is not parked."""
     lost_runs: int = 0
     """Runs lost with their Worker since its last new Checkpoint."""
+    offer: Offer | None = None
+    """Where it is offered to some Workers only, or for a time."""
     owner: AgentId | None = None
     start_by_ms: int = 0
     lease_expires_ms: int = 0

@@ -35,6 +35,9 @@ class Given(StrEnum):
 
     PARKED = "it is parked"
     RETRYING = "it waits for another attempt"
+    DEPENDENT = "it waits for other items"
+    LATE = "its lease or start-by deadline is over"
+    NAMED = "its offer names that Worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Move:
     then: frozenset[str] = frozenset()
     """The calls in which it may follow another row."""
     given: Given | None = None
+    unless: Given | None = None
 
 
 def _row(
@@ -61,8 +65,9 @@ def _row(
     by: str = "",
     then: str = "",
     given: Given | None = None,
+    unless: Given | None = None,
 ) -> Move:
-    return Move(cause, frozenset(sources), target, who, frozenset(by.split()), frozenset(then.split()), given)
+    return Move(cause, frozenset(sources), target, who, frozenset(by.split()), frozenset(then.split()), given, unless)
 
 
 _S = ItemState
@@ -78,14 +83,23 @@ ITEM_MOVES: tuple[Move, ...] = (
         then="create add fire submit release yield tick close_session install_session",
     ),
     _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.POLICY, by="tick", then="fail", given=Given.RETRYING),
+    _row(_K.OFFERED, (_S.OFFERED,), _S.OFFERED, Who.POLICY, by="tick", then="decline"),
     _row(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.COMMAND, by="retry", given=Given.PARKED),
     _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.COMMAND, by="retry"),
-    _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take"),
+    _row(
+        *(_K.OFFERED, (_S.OPEN, _S.OFFERED, _S.FAILED), _S.OFFERED, Who.COMMAND),
+        by="offer",
+        then="offer",
+        unless=Given.DEPENDENT,
+    ),
+    _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take accept"),
+    _row(_K.OFFER_DECLINED, (_S.OFFERED,), _S.OFFERED, Who.OFFERED, by="decline", given=Given.NAMED),
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
     _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
     _row(_K.CHECKPOINTED, (_S.ACTIVE,), _S.QUEUED, Who.HOLDER, by="yield"),
     _row(_K.RELEASED, _OWNED, _S.OPEN, Who.OWNER, by="release close_session tick", then="yield install_session"),
     _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="tick"),
+    _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="offer", given=Given.LATE),
     _row(_K.REQUEUED, _OWNED, _S.QUEUED, Who.SESSION, by="install_session"),
     _row(_K.SUBMITTED, (_S.ACTIVE,), _S.SUBMITTED, Who.HOLDER, by="submit"),
     _row(_K.RESULT_ACCEPTED, (_S.SUBMITTED,), _S.VERIFIED, Who.POLICY, then="submit"),

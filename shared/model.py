@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from .usage import STARTS_EPOCH_MS as STARTS_EPOCH_MS
+from .usage import Usage as Usage
+
 MissionId = NewType("MissionId", str)
 """A Mission's id as its submitter wrote it, in any script."""
 GroupId = NewType("GroupId", str)
@@ -70,6 +73,7 @@ class EventKind(StrEnum):
     AUTHORIZED = "work.authorized"
     OFFERED = "work.offer.created"
     ACCEPTED = "work.offer.accepted"
+    OFFER_DECLINED = "work.offer.declined"
     STARTED = "work.started"
     PROGRESS_SAVED = "work.progress_saved"
     CHECKPOINTED = "work.checkpointed"
@@ -88,6 +92,7 @@ class EventKind(StrEnum):
 EXTENSION_KINDS = frozenset(
     {
         EventKind.MISSION_SEALED,
+        EventKind.OFFER_DECLINED,
         EventKind.PROGRESS_SAVED,
         EventKind.RELEASED,
         EventKind.LAPSED,
@@ -108,8 +113,9 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.MISSION_SEALED: ("items",),
     EventKind.GROUP_ARCHIVED: ("digest",),
     EventKind.AUTHORIZED: ("capability", "width", "dependencies"),
-    EventKind.OFFERED: ("capability", "cause"),
-    EventKind.ACCEPTED: ("epoch", "start_by_ms"),
+    EventKind.OFFERED: ("capability", "cause", "to", "expires_ms"),
+    EventKind.ACCEPTED: ("epoch", "start_by_ms", "basis"),
+    EventKind.OFFER_DECLINED: ("agent", "reason"),
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
     EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
@@ -126,7 +132,9 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
 }
 """The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them.
 
-`retry_ms` is when the item is offered again, 0 where it has failed for good.
+`retry_ms` is when the item is offered again, 0 where it has failed for good. `to` is `-` for everybody, else the mode and who
+is asked, `named:a,b`; `expires_ms` is 0 where the offer holds until it is accepted. The basis of an acceptance (R26) is `all`,
+`named` or `preferred`: whom its offer had asked.
 """
 
 
@@ -168,33 +176,6 @@ class Event:
             raise KeyError(f"{self.kind} {self.event_id} has no {name!r}") from None
 
 
-STARTS_EPOCH_MS = 1_735_689_600_000
-"""Starts are summed relative to 2025-01-01, so that the sums stay exact integers (design.md 3.10)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The service of one node (Group, account or class), over all Workers, in slot-milliseconds (scheduler.md, rule 1)."""
-
-    used_ms: int = 0
-    """Of the runs that ended."""
-    running: int = 0
-    """Sum of the widths that run now."""
-    starts_ms: int = 0
-    """Sum of width * (start - STARTS_EPOCH_MS) of what runs now."""
-    estimate_ms: int = 0
-    """Sum of width * e^ of what runs now, e^ being what it was at each start."""
-    typical_ms: int = 0
-    """e^: the running estimate of one run, in milliseconds; 0 is cold."""
-    offset: int = 0
-    """Virtual time given at entries, in slot-milliseconds per unit of weight."""
-    entry: int = 0
-    """How often this node became ready after it was not."""
-    entry_ms: int = 0
-    served: bool = False
-    """Whether something was accepted since that entry."""
-
-
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
     """What a Worker knows of one Group's takeable work of one capability, as of a directory version."""
@@ -220,6 +201,7 @@ class NewItem:
 
     item: ItemId
     capability: Capability
+    """Where it asks for a version, with it: `thumbnails~1.2.0`."""
     inputs: bytes
     contract: bytes = b""
     after: tuple[ItemId, ...] = ()
@@ -235,6 +217,8 @@ class NewItem:
     """'retries first_ms most_ms'; '': three retries, from 1 s to 5 min."""
     digest: str = ""
     """Of its content, for an item of an open Mission: tells a repetition from another item under the same id."""
+    offer: str = ""
+    """'': to everybody; else 'named:a,b 0', 'preferred:a,b 10000' or '- 5000': whom it asks, and for how many milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +308,10 @@ class Grant:
     after: tuple[ItemId, ...]
     inputs: bytes
     contract: bytes
+    basis: str = "all"
+    """Whom the offer that was accepted had asked."""
+    version: str = ""
+    """The version of its capability that it asks for; '': any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +357,20 @@ class MissionView:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """An offer that asks some Workers only, or holds for a time only (R24)."""
+
+    mode: str
+    """`named`, `preferred`, or `all`."""
+    asked: tuple[AgentId, ...]
+    """Those who are still asked: who declined is not. Of `all`: nobody by name."""
+    expires_ms: int
+    """0: it holds until it is accepted."""
+    is_over: bool
+    """Whether it cannot be accepted any more: its time is over by the store's clock, or all have declined."""
+
+
+@dataclass(frozen=True, slots=True)
 class ItemView:
     """A WorkItem as the store has it now."""
 
@@ -394,6 +396,10 @@ class ItemView:
     """When a not-before or the wait before another attempt ends; 0 where it waits for no time."""
     held: str = ""
     """Why it is parked ('POISON'), '' where it is not."""
+    offer: Offer | None = None
+    """Where it is offered to some Workers only, or for a time."""
+    version: str = ""
+    """The version of its capability that it asks for; '': any."""
 
     @property
     def has_ended(self) -> bool:

@@ -43,6 +43,8 @@ _DATA = {
     "number": 1,
     "agent": AGENT,
     "session": SESSION,
+    "to": "-",
+    "basis": "all",
 }
 
 

@@ -27,7 +27,8 @@ class OwnedKey:
     @property
     def pattern(self) -> str:
         """A regular expression of the names that this row is about."""
-        return re.sub(r"<[a-z]+>", lambda _: TOKEN, re.escape(self.name))
+        named = re.escape(self.name).replace("<asked>", f">{TOKEN}")
+        return re.sub(r"<[a-z]+>", lambda _: TOKEN, named)
 
     @property
     def shape(self) -> str:

@@ -132,7 +132,7 @@ class Shift:
         terms = self._terms
         return await self._authority.open_session(
             terms.name,
-            tuple(terms.handlers),
+            terms.capabilities,
             lease_ttl_ms=terms.lease_ttl_ms,
             nonce=self._nonce,
             slots=terms.slots,
@@ -179,6 +179,9 @@ class Shift:
         await self._look()
         for group in self._tenure.behind:
             await self._read_on(group)
+        for entry in self._tenure.asked.withheld:
+            items = await self._store.asked(entry.group, self._terms.name)
+            self._tenure.answer_offers(entry, items, self._now_ms())
         turns = self._tenure.turns(self._now_ms())
         if not turns:
             self._heed()
@@ -227,10 +230,9 @@ class Shift:
     async def _hear(self) -> None:
         while self._wakes:
             wake = self._wakes.popleft()
-            if wake.token is not None:
-                if not wake.token.startswith(TIMER):  # a timer's is handed to nobody
-                    self._tenure.lanes.token(wake.partition, wake.token)
-                self._unread.add(wake.partition)
+            if wake.token is not None and not wake.token.startswith(TIMER):  # a timer's is handed to nobody
+                self._tenure.lanes.token(wake.partition, wake.token)
+            self._unread.add(wake.partition)  # a doorbell may be an offer to this Worker by name
             if bell := wake.bell:
                 self._tenure.hear(wake.partition, bell.group, bell.previous, bell.first, bell.last, [])
 
@@ -250,7 +252,7 @@ class Shift:
         if not self._unread:
             return
         wanted = {partition: self._versions[partition] for partition in self._unread}
-        found = await self._authority.look(wanted, self._tenure.session.capabilities)
+        found = await self._authority.look(wanted, self._tenure.sought)
         for partition, look in found.items():
             self._learn(partition, look.envelope)
             self._versions[partition] = look.version
@@ -385,9 +387,7 @@ class Shift:
             gap_s = anyio.current_time() - before_s - BEAT_S
             if gap_s > BLOCKED_S:
                 names = ", ".join(run.name for run in self._tenure.runs.values()) or "nothing"
-                _log.warning(
-                    "event loop blocked for %.1f s while running %s; use an await between pieces", gap_s, names
-                )
+                _log.warning("event loop blocked for %.1f s while running %s; use an await between", gap_s, names)
 
     async def _ring_on_stop(self) -> None:
         await self._patience.stop.wait()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import anyio
-from treadle.shared.errors import STALE_CODES, Corrupt, Misuse
+from treadle.shared.errors import STALE_CODES, Corrupt
 from treadle.shared.model import (
     Capability,
     DirectoryEntry,
@@ -17,6 +17,7 @@ from treadle.shared.model import (
     EventKind,
     Grant,
     GroupId,
+    ItemView,
     Lease,
     LeaseId,
     Session,
@@ -34,9 +35,12 @@ from treadle.shared.store import (
     Turn,
     TurnReply,
     Yield,
+    directed_to,
     events_of,
 )
+from treadle.shared.versions import does, shelf, versioned
 
+from .asked import AskedByName
 from .core.inbox import Inbox
 from .core.quarantine import Quarantine, told
 from .core.queues import Queues
@@ -58,25 +62,6 @@ _ENDS_A_RUN = frozenset(
 )
 _NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
 """Codes of a refused start after which there is nothing to give back."""
-PATTERN_CHARS_MAX = 1_000
-
-
-def check_pattern(groups: str) -> None:
-    """Misuse where `groups` is no pattern of Mission ids."""
-    todo = "write '*' for all, or a pattern such as 'team/*'"
-    if not groups:
-        raise Misuse(f"--groups: is empty and would match no Mission; {todo}")
-    if len(groups) > PATTERN_CHARS_MAX:
-        raise Misuse(f"--groups: {len(groups):,} characters, at most {PATTERN_CHARS_MAX:,}; {todo}")
-    at = groups.find("[")
-    while at >= 0:
-        first = (
-            at + 2 if groups[at + 1 : at + 2] == "!" else at + 1
-        )  # a `]` that comes first is a member, as in a shell
-        end = groups.find("]", first + 1)
-        if end < 0:
-            raise Misuse(f"--groups: {groups[:80]!r} has a '[' without its ']'; write '[[]' for the character itself")
-        at = groups.find("[", end)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +97,10 @@ class Tenure:
         self.renewals = Renewals(ttl_s=session.lease_ttl_ms / 1000, partitions=partitions)
         self.inbox = Inbox(session.agent)
         self.queues = Queues(session.agent, session.epoch)
-        self.ready = Ready(session.agent, session.capabilities)
+        self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
+        """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
+        self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self._serves)
+        self.ready = Ready(session.agent, self.sought)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned: deque[Grant] = deque()
@@ -196,9 +184,8 @@ class Tenure:
 
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
-        theirs = [
-            entry for entry in entries if self._pattern == "*" or fnmatchcase(name_of(entry.group), self._pattern)
-        ]
+        theirs = [self.asked.sift(entry) for entry in entries]
+        theirs = [entry for entry in theirs if self._serves(entry.group)]
         for entry in theirs:
             if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
                 self.halted.discard(entry.group)
@@ -212,6 +199,17 @@ class Tenure:
         if any(entry.takeable and not entry.code for entry in mine):
             self.is_hungry = True
         self._forget(theirs)
+
+    def _serves(self, group: GroupId) -> bool:
+        return self._pattern == "*" or fnmatchcase(name_of(group), self._pattern)
+
+    def answer_offers(self, entry: DirectoryEntry, items: Sequence[ItemView], now_ms: int) -> None:
+        """Judges what a Group offers to this Worker by name: declines are asked, the rest may be taken."""
+        before = len(self.runs) + len(self.owned)
+        declines = self.asked.judge(entry.group, items, before=before, now_ms=now_ms)
+        for operation in declines:
+            self.lanes.ask(entry.partition, operation, Ticket())
+        self.admit([replace(entry, takeable=max(0, entry.takeable - len(declines)))], now_ms)
 
     def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
         """The entry, or one with nothing to take while its head is known to be too wide for what is free."""
@@ -301,7 +299,8 @@ class Tenure:
     def inherit(self, grants: Iterable[Grant]) -> None:
         """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
         for grant in grants:
-            if grant.capability in self._handlers and grant.width <= self.slots:
+            asked = versioned(grant.capability, grant.version)
+            if any(does(one, asked) for one in self.session.capabilities) and grant.width <= self.slots:
                 self.owned.append(grant)
             else:
                 self._release(grant, "unable")

@@ -6,10 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from treadle.shared.errors import Misuse
 from treadle.shared.model import AgentId, Capability
+from treadle.shared.versions import versioned
 
 from .handlers import Handler
 from .threads import Threads
+
+PATTERN_CHARS_MAX = 1_000
+
+
+def check_pattern(groups: str) -> None:
+    """Misuse where `groups` is no pattern of Mission ids."""
+    todo = "write '*' for all, or a pattern such as 'team/*'"
+    if not groups:
+        raise Misuse(f"--groups: is empty and would match no Mission; {todo}")
+    if len(groups) > PATTERN_CHARS_MAX:
+        raise Misuse(f"--groups: {len(groups):,} characters, at most {PATTERN_CHARS_MAX:,}; {todo}")
+    at = groups.find("[")
+    while at >= 0:
+        first = (
+            at + 2 if groups[at + 1 : at + 2] == "!" else at + 1
+        )  # a `]` that comes first is a member, as in a shell
+        end = groups.find("]", first + 1)
+        if end < 0:
+            raise Misuse(f"--groups: {groups[:80]!r} has a '[' without its ']'; write '[[]' for the character itself")
+        at = groups.find("[", end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +47,10 @@ class Terms:
     grace_s: float
     renew_in: Literal["thread", "task"]
     threads: Threads
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What a session registers: each handler's capability, and the same with its version."""
+        return tuple(
+            name for one in self.handlers.values() for name in (one.capability, versioned(one.capability, one.version))
+        )

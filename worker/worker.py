@@ -16,8 +16,7 @@ from treadle.shared.store import Authority, Endpoint, Store, lineage
 from .handlers import Handler
 from .patience import Patience
 from .shift import Shift
-from .tenure import check_pattern
-from .terms import Terms
+from .terms import Terms, check_pattern
 from .threads import Threads
 
 FIRST_CONNECT_S = 3.0

@@ -34,7 +34,9 @@ Items = Annotated[list[str], typer.Argument(metavar="MISSION/ITEM...", help="The
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
+    """What was named: a Mission, or an item of one."""
+
     group: GroupId
     item: ItemId | None
 
@@ -59,7 +61,7 @@ def cancel(
     """
     why = token(reason, field="--reason")
 
-    async def one(store: Store, found: _Target) -> str:
+    async def one(store: Store, found: Target) -> str:
         if found.item is None:
             check_ends(name_of(found.group))
         return await persist(
@@ -69,7 +71,7 @@ def cancel(
             ),
         )
 
-    _each(target, one, missions_too=True, url=url, prefix=prefix, as_json=as_json)
+    each(target, one, missions_too=True, url=url, prefix=prefix, as_json=as_json)
 
 
 def retry(target: Items, url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
@@ -81,12 +83,12 @@ def retry(target: Items, url: Url = None, prefix: Prefix = None, as_json: AsJson
     --json: {"results": [{"target", "state", "error"}]}; error is null where it is offered now
     """
 
-    async def one(store: Store, found: _Target) -> str:
+    async def one(store: Store, found: Target) -> str:
         assert found.item is not None
         await _retry(store, found.group, found.item)
         return "offered"
 
-    _each(target, one, missions_too=False, url=url, prefix=prefix, as_json=as_json)
+    each(target, one, missions_too=False, url=url, prefix=prefix, as_json=as_json)
 
 
 async def _retry(store: Store, group: GroupId, item: ItemId) -> None:
@@ -96,15 +98,17 @@ async def _retry(store: Store, group: GroupId, item: ItemId) -> None:
     )
 
 
-def _each(
+def each(
     given: Sequence[str],
-    act: Callable[[Store, _Target], Awaitable[str]],
+    act: Callable[[Store, Target], Awaitable[str]],
     *,
     missions_too: bool,
     url: str | None,
     prefix: str | None,
     as_json: bool,
 ) -> None:
+    """Act on each of what is given, and tell of each what came of it; exit status 1 where one was refused."""
+
     async def work(store: Store) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
         for address in dict.fromkeys(given):
@@ -116,7 +120,7 @@ def _each(
                     say(f"{safe(str(found))}: {state}")
             except Refused as refused:
                 now = refused.details.get("state")
-                text = ("it has ended" if now == "ended" else f"it is {now} already") if now else str(refused)
+                text = _why(refused)
                 results.append({"target": address, "state": now, "error": text})
                 if not as_json:
                     note(f"treadle: {safe(address)}: {text}")
@@ -129,17 +133,29 @@ def _each(
         raise typer.Exit(1)
 
 
-async def _target(store: Store, address: str, *, missions_too: bool) -> _Target:
+def _why(refused: Refused) -> str:
+    now = refused.details.get("state")
+    if refused.code == "WORK_ALREADY_OWNED":
+        owner = quoted(name_of(refused.details.get("owner", "-")))
+        return f"Worker {owner} has it ({now}); cancel it, or offer it once its lease or start-by time is over"
+    if refused.details.get("dependencies", "0") != "0":
+        return "it waits for others, which must be verified first; `treadle why` names them"
+    if not now:
+        return str(refused)
+    return "it has ended" if now == "ended" else f"it is {now} already"
+
+
+async def _target(store: Store, address: str, *, missions_too: bool) -> Target:
     """What is meant: a Mission of exactly that name, or an item of one; Misuse where both are there."""
-    found: list[_Target] = []
+    found: list[Target] = []
     if missions_too:
         group = GroupId(token(address, field="MISSION"))
         if await store.mission(group) is not None:
-            found.append(_Target(group, None))
+            found.append(Target(group, None))
     if "/" in address or not missions_too:
         for group, item in readings(address):
             if await store.item(group, item) is not None:
-                found.append(_Target(group, item))
+                found.append(Target(group, item))
     if len(found) > 1:
         raise Misuse(f"{quoted(address)} may be a Mission or an item of another one: rename one of them")
     if not found:

@@ -12,6 +12,7 @@ from treadle.shared.facts import FailureFacts, Progress
 from treadle.shared.model import MissionState
 from treadle.shared.settings import Settings
 from treadle.shared.store import Store, stuck
+from treadle.shared.versions import spoken
 
 from ..client import Client, Mission
 from ..core.mission_files import KINDS, decode, kind_of, mission_spec, placed
@@ -131,9 +132,13 @@ def _say(mission: Mission, *, wait: bool) -> None:
     known = "was submitted before" if receipt["repeated"] else "submitted"
     say(f"mission {safe(mission.id)}: {known}, {times(receipt['items'], 'item')}")
     if names := receipt["no_worker"]:
-        note(f"NO_WORKER: no live Worker offers {listed(names)}; its items wait until one does")
+        note(
+            f"NO_WORKER: no live Worker offers {listed([spoken(name) for name in names])}; its items wait until one does"
+        )
     for name, slots in receipt["unschedulable"].items():
-        note(f"UNSCHEDULABLE: items of {name} are wider than every live Worker that offers it ({times(slots, 'slot')})")
+        note(
+            f"UNSCHEDULABLE: items of {spoken(name)} are wider than every live Worker that offers it ({times(slots, 'slot')})"
+        )
     if not wait:
         note(f"how far it is: treadle watch {typed(mission.id)}")
 

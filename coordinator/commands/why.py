@@ -9,6 +9,7 @@ from treadle.shared.errors import Misuse, Refused
 from treadle.shared.facts import ItemFacts
 from treadle.shared.names import name_of
 from treadle.shared.store import Store, pictures
+from treadle.shared.versions import parted, spoken
 
 from ..core.addresses import readings
 from ..core.gates import explain
@@ -26,20 +27,22 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
 
     Every gate that holds it is named, the one to act upon first; nothing is said about other Missions.
 
-    Codes: DEPENDENCY NOT_BEFORE BACKOFF HELD QUARANTINE PAUSED NO_WORKER UNSCHEDULABLE CAPACITY QUEUED NEXT; of one that does
-    not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
+    Codes: DEPENDENCY NOT_BEFORE BACKOFF HELD OFFER_OVER OFFERED_TO QUARANTINE PAUSED NO_WORKER UNSCHEDULABLE CAPACITY QUEUED
+    NEXT; of one that does not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED
+    HALTED.
 
-    --json: {"mission", "item", "state", "capability", "gates": [{"code", "text", "change"}]}
+    --json: {"mission", "item", "state", "capability", "version", "gates": [{"code", "text", "change"}]}
     """
     facts = with_store(url, prefix, lambda store: find(store, address))
     gates = explain(facts)
     if as_json:
         said = [{"code": gate.code.value, "text": gate.text, "change": gate.change} for gate in gates]
         about = {"mission": facts.mission, "item": facts.item, "state": facts.state.value}
-        document({**about, "capability": facts.capability, "gates": said})
+        name, version = parted(facts.capability)
+        document({**about, "capability": name, "version": version, "gates": said})
         return
     target = console()
-    target.print(cell(f"{facts.mission}/{facts.item} is {facts.state} ({facts.capability})"))
+    target.print(cell(f"{facts.mission}/{facts.item} is {facts.state} ({spoken(facts.capability)})"))
     for gate in gates:
         target.print(cell(gate.code), cell(gate.text))
         target.print(cell(f"  what would change it: {gate.change}"), style="dim")

@@ -14,6 +14,7 @@ from treadle.shared.facts import NEVER_MS, ItemFacts
 from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
 from treadle.shared.model import ItemState
 from treadle.shared.names import shown
+from treadle.shared.versions import spoken
 
 from .readable import cut, listed, safe, span, times
 
@@ -37,6 +38,8 @@ class Code(StrEnum):
     DEPENDENCY = "DEPENDENCY"
     NOT_BEFORE = "NOT_BEFORE"
     BACKOFF = "BACKOFF"
+    OFFER_OVER = "OFFER_OVER"
+    OFFERED_TO = "OFFERED_TO"
     QUARANTINE = "QUARANTINE"
     PAUSED = "PAUSED"
     NO_WORKER = "NO_WORKER"
@@ -178,6 +181,25 @@ def _clock(facts: ItemFacts) -> Gate | None:
     return Gate(Code.NOT_BEFORE, f"it is not to start within the next {span(left_ms)}", "time, nothing else")
 
 
+def _offer(facts: ItemFacts) -> Gate | None:
+    offer = facts.offer
+    if offer is None or (offer.mode == "all" and not offer.is_over):
+        return None
+    again = f"`treadle offer {_address(facts)}` offers it to everybody, with --to WORKER to some"
+    if offer.mode != "all" and not offer.asked:
+        return Gate(Code.OFFER_OVER, "all Workers that it was offered to by name have declined", again)
+    live = {one.agent for one in facts.workers}
+    asked = ", ".join(shown(agent) + ("" if agent in live else " (not live)") for agent in offer.asked) or "everybody"
+    left_ms = offer.expires_ms - facts.now_ms
+    if offer.is_over:
+        return Gate(Code.OFFER_OVER, f"its offer to {asked} is over since {span(-left_ms)}", again)
+    until = f" for another {span(left_ms)}" if offer.expires_ms else ""
+    text = f"it is offered by name, to {asked}{until}"
+    if offer.mode == "preferred":
+        return Gate(Code.OFFERED_TO, text, "one of them; or time: what they let pass is offered to everybody")
+    return Gate(Code.OFFERED_TO, text, f"one of them; or {again}")
+
+
 def _quarantine(facts: ItemFacts) -> Gate | None:
     left_ms = facts.quarantine_ms - facts.now_ms
     if left_ms <= 0:
@@ -205,14 +227,15 @@ def _workers(facts: ItemFacts) -> Gate | None:
     if not facts.workers:
         return Gate(
             Code.NO_WORKER,
-            f"no live Worker offers {facts.capability}",
-            f"start one: treadle-worker run --handlers MODULE, with a handler of {facts.capability}",
+            f"no live Worker offers {spoken(facts.capability)}",
+            f"start one: treadle-worker run --handlers MODULE, with a handler of {spoken(facts.capability)}",
         )
     widest = max(one.slots for one in facts.workers)
     if widest and facts.width > widest:
         return Gate(
             Code.UNSCHEDULABLE,
-            f"it needs {facts.width} slots at once, the largest live Worker that offers {facts.capability} has {widest}",
+            f"it needs {facts.width} slots at once, the largest live Worker that offers {spoken(facts.capability)} has "
+            f"{widest}",
             f"start a Worker with --slots {facts.width} or more",
         )
     return None
@@ -224,7 +247,7 @@ def _capacity(facts: ItemFacts) -> Gate | None:
         return None
     return Gate(
         Code.CAPACITY,
-        f"all {slots} slots of the {times(len(facts.workers), 'Worker')} that offer {facts.capability} are in use",
+        f"all {slots} slots of the {times(len(facts.workers), 'Worker')} that offer {spoken(facts.capability)} are in use",
         "a run that ends, or another Worker",
     )
 
@@ -248,4 +271,4 @@ _NEXT = Gate(
     "nothing holds it: it is the first of its Mission, and a Worker that offers its capability takes it in its turn",
     "the next free slot that is this account's and Mission's share; ask again in a moment",
 )
-_RULES = (_mission, _held, _dependency, _clock, _quarantine, _paused, _workers, _capacity, _queue)
+_RULES = (_mission, _held, _dependency, _clock, _offer, _quarantine, _paused, _workers, _capacity, _queue)

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
-from treadle.shared.model import Capability, ItemId, NewItem, Urgency
+from treadle.shared.model import ItemId, NewItem, Urgency
 from treadle.shared.names import check_capability, token
+from treadle.shared.versions import shelf, versioned
 
-from ..specs import RETRIES, Retry, WorkSpec
+from ..specs import PREFERRED_S, RETRIES, OfferSpec, Retry, WorkSpec
 from .graph import topological
 from .wording import place
 
@@ -42,6 +43,12 @@ def plan_items(
     return tuple([_plan(work[index], index, now_ms, called) for index in topological(work, alone=alone)])
 
 
+def listed(item: NewItem) -> tuple[str, ...]:
+    """What its Mission lists of an item: its capability, and whom it asks by name."""
+    asked = item.offer.partition(" ")[0].partition(":")[2]
+    return (shelf(item.capability), *(f">{agent}" for agent in asked.split(",") if agent))
+
+
 def has_deadline(work: Sequence[WorkSpec]) -> bool:
     """Whether the store's time is needed to plan it."""
     return any(item.deadline is not None for item in work)
@@ -57,7 +64,7 @@ def _plan(spec: WorkSpec, index: int, now_ms: int | None, called: Callable[[int,
 
 def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
     item = ItemId(token(spec.id, field=where + "id"))
-    capability = Capability(check_capability(spec.capability, field=where + "capability"))
+    capability = versioned(check_capability(spec.capability, field=where + "capability"), spec.version or "")
     inputs = codec.pack(spec.inputs, field=where + "inputs", limit=codec.INPUTS_MAX)
     after = tuple([ItemId(token(name, field=where + "after")) for name in spec.after])
     urgency = Urgency(spec.urgency)
@@ -65,8 +72,10 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
     not_before = _not_before(spec.not_before, where + "not_before")
     retry = _retry(spec.retry)
     contract = _contract(spec, where)
+    offer = offer_of(spec, where)
     content: list[object] = [DIGEST_FORM, item, capability, _canonical(spec.inputs, inputs), sorted(after), spec.slots]
     content += [urgency.value, spec.business_impact, ends_ms, spec.start_by_s, not_before, retry, contract]
+    content += [offer] if offer else []
     return NewItem(
         item=item,
         capability=capability,
@@ -80,6 +89,7 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
         start_by_s=spec.start_by_s,
         not_before=not_before,
         retry=retry,
+        offer=offer,
         # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
         digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),
     )
@@ -117,6 +127,17 @@ def _retry(retry: int | Retry) -> str:
     if not isinstance(retry, Retry):
         return "" if retry == RETRIES else f"{retry} {_ms(_RETRY.first_s)} {_ms(_RETRY.most_s)}"
     return "" if retry == _RETRY else f"{retry.retries} {_ms(retry.first_s)} {_ms(retry.most_s)}"
+
+
+def offer_of(spec: OfferSpec, where: str = "") -> str:
+    """Whom an item is offered to and for how long, as the store has it; '' for everybody, until it is accepted."""
+    seconds = spec.offer_s
+    if spec.offer_to is None:
+        return "" if seconds is None else f"- {_ms(seconds)}"
+    if seconds is None:
+        seconds = PREFERRED_S if spec.offer == "preferred" else 0
+    asked = ",".join([token(name, field=where + "offer_to") for name in spec.offer_to])
+    return f"{spec.offer}:{asked} {_ms(seconds)}"
 
 
 def _ms(seconds: float) -> int:

@@ -15,7 +15,7 @@ from treadle.shared.model import GroupId, MissionId, NewItem, NewMission
 from treadle.shared.names import NAME_BYTES_MAX, token
 
 from ..specs import KEEP_RESULTS_S, PRIORITY_CLASS, MissionSpec
-from .items import TIME_MS_MAX, deadline_ms, plan_items
+from .items import TIME_MS_MAX, deadline_ms, listed, plan_items
 from .wording import quoted
 
 DEADLINE_DEFAULT_MS = 30 * 86_400_000
@@ -40,8 +40,11 @@ def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int)
     account = token(actor if spec.account is None else spec.account, field="account")
     ends_ms = deadline_ms(spec.deadline, "deadline", now_ms)
     items = plan_items(spec.work, now_ms=now_ms, alone=True)
-    if (kinds := len({item.capability for item in items})) > CAPABILITIES_MAX:
-        raise Misuse(f"work: {kinds:,} capabilities, at most {CAPABILITIES_MAX} in one Mission; split it into several")
+    if (kinds := len({name for item in items for name in listed(item)})) > CAPABILITIES_MAX:
+        raise Misuse(
+            f"work: {kinds:,} capabilities and Workers asked by name, at most {CAPABILITIES_MAX} in one Mission; "
+            "split it into several"
+        )
     header = [spec.objective, account, spec.weight, spec.priority_class, ends_ms, spec.open, spec.keep_results_s]
     return NewMission(
         mission=MissionId(mission_id),

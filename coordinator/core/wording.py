@@ -17,8 +17,7 @@ LIKELY_AMONG_MAX = 5_000
 """A guess among more names than this would take longer than its reader has."""
 
 NOT_YET = frozenset(
-    {"version", "resources", "risk", "approval", "effects"}
-    | {"budget", "owner", "definition_of_done", "final_approval"}
+    {"resources", "risk", "approval", "effects"} | {"budget", "owner", "definition_of_done", "final_approval"}
 )
 """Fields that this version does not have yet."""
 _NEVER_SHOWN = frozenset({"inputs", "work"})

@@ -1,8 +1,10 @@
 """The only room that speaks Redis."""
 
-from .authority import Authority, Held, Look, RenewalDoor, Wake
+from .authority import Authority, Held, Look, RenewalDoor, Wake, directed_to
 from .connection import Endpoint, Lineage, RedisEndpoint
 from .operations import (
+    Accept,
+    Decline,
     Fail,
     Operation,
     Release,
@@ -18,8 +20,10 @@ from .replies import Bell, Envelope, Outcome, TurnReply, events_of
 from .store import Store
 
 __all__ = [
+    "Accept",
     "Authority",
     "Bell",
+    "Decline",
     "Endpoint",
     "Envelope",
     "Fail",
@@ -40,6 +44,7 @@ __all__ = [
     "TurnReply",
     "Wake",
     "Yield",
+    "directed_to",
     "events_of",
     "payload_size",
 ]

@@ -52,6 +52,11 @@ class Wake:
     bell: Bell | None
 
 
+def directed_to(agent: AgentId) -> Capability:
+    """The name under which what is offered to an Agent by name stands in the index and the directory."""
+    return Capability(f">{agent}")
+
+
 def capability_set(capabilities: Sequence[Capability]) -> str:
     """The name of a set of capabilities: the same for every session that registers the same ones."""
     return hashlib.sha256(",".join(sorted(capabilities)).encode()).hexdigest()[:16]

@@ -46,3 +46,11 @@ async def fail_item(store: Store, group: GroupId, item: ItemId, *, actor: str, d
 async def retry(store: Store, group: GroupId, item: ItemId, *, actor: str, action: str) -> None:
     """Offers a failed or parked item of an active Mission again; `action` is this command's id: repeated, it does nothing."""
     await store.call("retry", store.partition_of(group), (group, item, actor, action))
+
+
+async def offer(store: Store, group: GroupId, item: ItemId, to: str, *, actor: str, action: str) -> None:
+    """Offers an item of an active Mission that nobody owns again, to those `to` says (`NewItem.offer`); `action` as of `retry`.
+
+    Refused with WORK_ALREADY_OWNED where a Worker owns it and neither its lease nor its start-by deadline is over.
+    """
+    await store.call("offer", store.partition_of(group), (group, item, actor, action, to))

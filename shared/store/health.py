@@ -15,6 +15,7 @@ from ..errors import Misuse, TreadleError, Unavailable
 from ..facts import ServerFacts
 from ..model import Capability, GroupId
 from ..names import name_of
+from ..versions import shelf
 from . import keys, lineage, pictures, views
 from .connection import Endpoint, Link, RedisEndpoint
 from .library import build
@@ -165,7 +166,7 @@ async def _store(link: Link, facts: ServerFacts, replid: str) -> ServerFacts:
         halted += stopped
         wanted |= offered
     live = [one for one in sessions if not one.is_silent(facts.now_ms)]
-    served = {capability for one in live for capability in one.capabilities}
+    served = {shelf(capability) for one in live for capability in (*one.capabilities, *one.versions)}
     return replace(
         facts,
         quarantine_ms=history.quarantine_ms,
@@ -194,7 +195,7 @@ async def _partition(client: Any, base: str) -> tuple[list[int], list[str], set[
                 pipe.hget(keys.mission(base, GroupId(name)), "caps")
             for listed in await pipe.execute():
                 caps.update((listed or b"").decode().split())
-    for capability in caps:
+    for capability in sorted(name for name in caps if not name.startswith(">")):
         if await client.zcard(keys.take(base, capability)):
             wanted.add(Capability(capability))
     return [int(score) for _, score in head], halted, wanted

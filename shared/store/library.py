@@ -10,7 +10,7 @@ from importlib import resources
 
 _ITEM = (
     *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s", "not_before", "retry", "digest"),
-    *("after", "inputs", "contract", "..."),
+    *("after", "inputs", "contract", "offer", "..."),
 )
 
 DOORS: dict[str, tuple[str, ...]] = {
@@ -27,6 +27,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cancel": ("replid", "group", "item", "actor", "reason"),
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
     "retry": ("replid", "group", "item", "actor", "action"),
+    "offer": ("replid", "group", "item", "actor", "action", "offer"),
     "archived": ("replid", "group", "seq", "digest", "actor"),
     "require_archive": ("replid", "required"),
     "open_session": ("replid", "agent", "nonce"),
@@ -57,6 +58,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "recall": ("replid", "group", "entry", "..."),
     "pause": ("replid", "verb", "what", "actor", "after"),
     "take": ("group", "capability", "most", "tag"),
+    "accept": ("group", "item"),
+    "decline": ("group", "item", "reason"),
     "start": ("group", "item", "epoch"),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
@@ -64,7 +67,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "submit": ("group", "item", "epoch", "lease", "digest", "result"),
     "fail": ("group", "item", "epoch", "lease", "digest", "evidence", "retryable"),
 }
-"""Name -> arguments of each Lua file, as its contract header lists them; the last seven are operations of a `turn`."""
+"""Name -> arguments of each Lua file, as its contract header lists them; the last nine are operations of a `turn`."""
 
 _HEADER = re.compile(r"^-- (\w+): (.*)$", re.MULTILINE)
 

@@ -16,6 +16,8 @@ from ..model import (
 
 Arguments = list[str | bytes | int | float]
 OPERATIONS_MAX = 64
+DECLINE_REASONS = ("capacity", "deadline", "capability", "authorization", "dependency", "budget", "other")
+"""Why an offer is declined (R25)."""
 TURN_BYTES_MAX = 1 << 20
 """Bytes of payload in one turn; one larger operation travels alone."""
 
@@ -28,6 +30,23 @@ class Take:
     capability: Capability
     most: int
     tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Accepts one item that is offered to this Worker; a `Start` starts it."""
+
+    group: GroupId
+    item: ItemId
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """Says that this Worker does not do an item it was asked to do by name, and why: one of `DECLINE_REASONS`."""
+
+    group: GroupId
+    item: ItemId
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +123,7 @@ class Fail:
     retryable: bool = False
 
 
-Operation = Take | Start | Save | Yield | Release | Submit | Fail
+Operation = Take | Accept | Decline | Start | Save | Yield | Release | Submit | Fail
 
 
 def payload_size(operation: Operation) -> int:
@@ -124,6 +143,10 @@ def _arguments(op: Operation) -> Arguments:
     match op:
         case Take():
             return ["take", op.group, op.capability, op.most, op.tag]
+        case Accept():
+            return ["accept", op.group, op.item]
+        case Decline():
+            return ["decline", op.group, op.item, op.reason]
         case Start():
             return ["start", op.group, op.item, op.epoch]
         case Save():

@@ -14,7 +14,8 @@ from ..errors import Corrupt, TreadleError
 from ..facts import FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
 from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState
 from ..names import name_of
-from . import keys
+from ..versions import parted, shelf
+from . import keys, views
 from .controls import KINDS
 from .replies import parse_usage
 from .store import Store
@@ -65,8 +66,10 @@ def _session(agent: str, record: str) -> WorkerFacts:
     """A record: "epoch set ttl slots capability,capability"; `slots` is not told by every version."""
     try:
         epoch, _set, ttl, *slots, capabilities = record.split(" ")
-        names = tuple(Capability(name) for name in capabilities.split(",") if name)
-        return WorkerFacts(AgentId(agent), int(epoch), names, int(slots[0]) if slots else 0, int(ttl), 0, 0)
+        listed = [Capability(name) for name in capabilities.split(",") if name]
+        names = tuple(name for name in listed if not parted(name)[1])
+        versions = tuple(name for name in listed if parted(name)[1])
+        return WorkerFacts(AgentId(agent), int(epoch), names, int(slots[0]) if slots else 0, int(ttl), 0, 0, versions)
     except ValueError:
         raise Corrupt(f"sessions: {record[:200]!r} of {agent} is no session") from None
 
@@ -135,9 +138,19 @@ async def _takeable(client: Any, base: str, names: Sequence[GroupId], caps: Sequ
     async with client.pipeline(transaction=False) as pipe:
         for name, listed in zip(names, caps, strict=True):
             for capability in (listed or b"").decode().split():
-                pipe.zlexcount(keys.take(base, capability), f"[{name} ", f"({name}!")
-        counts = iter(await pipe.execute())
-    return [sum(int(next(counts)) for _ in (listed or b"").split()) for listed in caps]
+                place, least, most = keys.take(base, capability), f"[{name} ", f"({name}!"
+                if capability.startswith(">"):
+                    pipe.zrangebylex(place, least, most, start=0, num=PAGE)
+                else:
+                    pipe.zlexcount(place, least, most)
+        answers = iter(await pipe.execute())
+    found: list[int] = []
+    for listed in caps:
+        said = [next(answers) for _ in (listed or b"").split()]
+        # What is offered to several by name stands under each of them.
+        asked = {member for one in said if isinstance(one, list) for member in cast("list[bytes]", one)}
+        found.append(len(asked) + sum(one for one in said if isinstance(one, int)))
+    return found
 
 
 def _service(packed: bytes | None, now_ms: int) -> tuple[int, int]:
@@ -207,12 +220,12 @@ async def why(store: Store, group: GroupId, item: ItemId) -> ItemFacts | None:
     facts, account = found
     if facts.state not in (ItemState.OPEN, ItemState.OFFERED, ItemState.FAILED):
         return facts
-    sessions = [one for one in (await workers(store))[1] if facts.capability in one.capabilities]
+    sessions = [one for one in (await workers(store))[1] if one.can(facts.capability)]
     live = tuple(one for one in sessions if not one.is_silent(now_ms))
     busy = await _busy(store, live)
     flags = await store.run(_flags, base)
     quarantine_ms = int(await store.run(lambda client: client.hget(keys.meta(base), "quarantine")) or b"0")
-    holding = ("all", f"a:{account}", f"c:{facts.capability}", f"g:{group}")
+    holding = ("all", f"a:{account}", f"c:{parted(facts.capability)[0]}", f"g:{group}")
     paused = tuple(flags[flag] for flag in holding if flag in flags)
     return replace(facts, workers=live, busy=busy, paused=paused, quarantine_ms=quarantine_ms)
 
@@ -230,8 +243,8 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
     group_state, _weight, account, *_ = record.decode().split(" ")
     waits_for = await _unverified(client, base, group, text.get("after", "").split()) if state is ItemState.OPEN else ()
     ahead = 0
-    if state is ItemState.OFFERED and "key" in text:
-        ahead = await client.zlexcount(keys.take(base, capability), f"[{group} ", f"({group} {text['key']}")
+    if state is ItemState.OFFERED and "key" in text and "to" not in text:
+        ahead = await client.zlexcount(keys.take(base, shelf(capability)), f"[{group} ", f"({group} {text['key']}")
     failed = await evidence(client, base, group, item, raw.get(b"fl"), raw.get(b"flx"))
     active = state is ItemState.ACTIVE
     facts = ItemFacts(
@@ -249,6 +262,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         failures=int(text.get("fc", "0")),
         lost_runs=int(text.get("lp", "0")),
         held=text.get("hold", ""),
+        offer=views.offer_of(raw, now_ms),
         owner=AgentId(text["own"]) if text.get("own") else None,
         start_by_ms=int(text.get("sby", "0")) if state is ItemState.QUEUED else 0,
         lease_expires_ms=int(text.get("lex", "0")) if active else 0,

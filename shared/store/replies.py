@@ -10,6 +10,7 @@ from typing import assert_never
 from ..errors import Corrupt
 from ..model import (
     INCARNATION,
+    AgentId,
     Capability,
     DirectoryEntry,
     Event,
@@ -22,7 +23,8 @@ from ..model import (
     Session,
     Usage,
 )
-from .operations import Fail, Release, Save, Start, Submit, Take, Turn, Yield
+from ..versions import parted
+from .operations import Accept, Decline, Fail, Release, Save, Start, Submit, Take, Turn, Yield
 
 _BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 _RUN = re.compile(_BELL.pattern + r"(?: ([0-9]{1,14}))?")
@@ -139,7 +141,10 @@ def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
 
 def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: Session, incarnation: int) -> Grant:
     """A `+` line (`T.granted`) of a partition's reply, with its two bodies."""
-    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, after = line.split(" ")
+    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, after, basis = (
+        line.split(" ")
+    )
+    name, version = parted(capability)
     granted = None
     if lease != "-":
         granted = Lease(
@@ -158,7 +163,8 @@ def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: 
         partition=partition,
         group=GroupId(group),
         item=ItemId(item),
-        capability=Capability(capability),
+        capability=name,
+        version=version,
         width=int(width),
         ownership_epoch=int(epoch),
         start_by_ms=int(start_by),
@@ -168,6 +174,7 @@ def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: 
         after=() if after == "-" else tuple(ItemId(other) for other in after.split(",")),
         inputs=next(bodies),
         contract=next(bodies),
+        basis=basis,
     )
 
 
@@ -185,7 +192,7 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             )
         code, number, *moment = lines[at].split(" ")
         at += 1
-        if isinstance(operation, Take | Start) and code == "OK":
+        if isinstance(operation, Take | Accept | Start) and code == "OK":
             grants = tuple(
                 parse_grant(line, bodies, partition=turn.partition, session=session, incarnation=envelope.incarnation)
                 for line in lines[at : at + int(number)]
@@ -215,22 +222,31 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
         found.setdefault(group, []).append(event)
 
     for op, outcome in zip(turn.operations, reply.outcomes, strict=True):
-        if isinstance(op, Take | Start):
+        if isinstance(op, Take | Accept | Start):
             for grant in outcome.grants:
                 seq = grant.seq
-                if isinstance(op, Take):
-                    note(op.group, grant.item, seq, EventKind.ACCEPTED, grant.ownership_epoch, grant.start_by_ms)
+                if not isinstance(op, Start):
+                    accepted = (grant.ownership_epoch, grant.start_by_ms, grant.basis)
+                    note(op.group, grant.item, seq, EventKind.ACCEPTED, *accepted)
                     seq += 1
                 if lease := grant.lease:
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
         elif outcome.seq is not None:
-            _note_ending(op, outcome.seq, outcome.at_ms, note)
+            _note_ending(op, session.agent, outcome.seq, outcome.at_ms, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 
 
-def _note_ending(op: Save | Yield | Release | Submit | Fail, seq: int, at_ms: int, note: Callable[..., None]) -> None:
+def _note_ending(
+    op: Decline | Save | Yield | Release | Submit | Fail,
+    agent: AgentId,
+    seq: int,
+    at_ms: int,
+    note: Callable[..., None],
+) -> None:
     match op:
+        case Decline():
+            note(op.group, op.item, seq, EventKind.OFFER_DECLINED, agent, op.reason)
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
         case Yield():

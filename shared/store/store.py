@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from ..errors import Misuse, Refused, StoreLost, TreadleError, Unavailable
-from ..model import Event, GroupId, ItemId, ItemView, MissionView, NewMission, Receipt
+from ..model import AgentId, Event, GroupId, ItemId, ItemView, MissionView, NewMission, Receipt
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
 from .loading import chunks_of, item_arguments, mission_arguments, who_could
@@ -252,6 +252,10 @@ class Store:
         if not found:
             await self.check_there()
         return found[0] if found else None
+
+    async def asked(self, group: GroupId, agent: AgentId) -> list[ItemView]:
+        """What a Group offers to an Agent by name now, the most pressing first; 64 at most."""
+        return await self.run(views.asked, self.base(self.partition_of(group)), group, agent)
 
     async def read_log(self, group: GroupId, *, after: int = 0, count: int = 1000) -> list[Event]:
         """Events after a sequence, in order; Corrupt where one is missing."""

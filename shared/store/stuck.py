@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import codec
 from ..facts import FailureFacts, StuckFacts
-from ..model import Capability, GroupId, ItemId, ItemState
+from ..model import GroupId, ItemId, ItemState
 from ..names import name_of
+from ..versions import parted
 from . import keys
 from .pictures import ENDED, evidence
 from .store import Store
@@ -101,7 +102,7 @@ def _stuck(group: GroupId, account: str, row: _Row) -> StuckFacts | None:
         item=name_of(item),
         token=item,
         account=account,
-        capability=Capability(capability),
+        capability=parted(capability)[0],
         state=what,
         held=held,
         lost_runs=lost_runs,

@@ -10,7 +10,6 @@ from redis.exceptions import OutOfMemoryError
 from ..errors import Corrupt
 from ..model import (
     AgentId,
-    Capability,
     GroupId,
     ItemId,
     ItemState,
@@ -18,12 +17,15 @@ from ..model import (
     MissionId,
     MissionState,
     MissionView,
+    Offer,
     Urgency,
 )
 from ..names import name_of
+from ..versions import parted
 from . import keys
 
 _PAGE = 500
+ASKED_MAX = 64
 POKE = "poke"
 
 
@@ -156,13 +158,28 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
     return found
 
 
-def _item(group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes) -> ItemView:
+def offer_of(raw: dict[bytes, bytes], now_ms: int) -> Offer | None:
+    """The present offer of an item, where it asks some Workers only or holds for a time; None of any other."""
+    if raw.get(b"st") != b"offered" or not (b"to" in raw or b"ox" in raw):
+        return None
+    mode, _, listed = raw.get(b"to", b"all").decode().partition(":")
+    asked = tuple(AgentId(agent) for agent in listed.split(",") if agent)
+    expires_ms = int(raw.get(b"ox", b"0"))
+    is_over = 0 < expires_ms <= now_ms or (mode != "all" and not asked)
+    return Offer(mode, asked, expires_ms, is_over)
+
+
+def _item(
+    group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes, now_ms: int
+) -> ItemView:
     owner = raw.get(b"own")
+    capability, version = parted(raw[b"cap"].decode())
     return ItemView(
         mission=MissionId(name_of(group)),
         item=item,
         state=ItemState(raw[b"st"].decode()),
-        capability=Capability(raw[b"cap"].decode()),
+        capability=capability,
+        version=version,
         owner=AgentId(owner.decode()) if owner else None,
         ownership_epoch=int(raw.get(b"oe", b"0")),
         lease_number=int(raw.get(b"ln", b"0")),
@@ -177,6 +194,7 @@ def _item(group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes |
         lost_runs=int(raw.get(b"lp", b"0")),
         next_ms=int(raw.get(b"nb", b"0")),
         held=raw.get(b"hold", b"").decode(),
+        offer=offer_of(raw, now_ms),
     )
 
 
@@ -197,6 +215,14 @@ async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[It
     return await some_items(client, base, group, await item_ids(client, base, group), bodies)
 
 
+async def asked(client: Any, base: str, group: GroupId, agent: AgentId) -> list[ItemView]:
+    """The items of a Group that stand in the index under an Agent's name."""
+    place = keys.take(base, f">{agent}")
+    members = await client.zrangebylex(place, f"[{group} ", f"({group}!", start=0, num=ASKED_MAX)
+    ids = [ItemId(member.decode().partition(":")[2]) for member in members]
+    return await some_items(client, base, group, ids, bodies=False)
+
+
 async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], bodies: bool) -> list[ItemView]:
     """The named items; those that are not there are left out."""
     found: list[ItemView] = []
@@ -205,7 +231,9 @@ async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], 
         async with client.pipeline(transaction=False) as pipe:
             for item in page:
                 pipe.hgetall(keys.item(base, group, item))
-            records = await pipe.execute()
+            pipe.time()  # whether an offer is over is the store's to say
+            *records, (seconds, microseconds) = await pipe.execute()
+        at_ms = int(seconds) * 1000 + int(microseconds) // 1000
         for item, raw in zip(page, records, strict=True):
             if not raw:
                 continue
@@ -215,5 +243,5 @@ async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], 
                 result = await client.get(keys.body(base, group, item, "rs"))
             if bodies and b"flx" in raw:
                 failure = await client.get(keys.body(base, group, item, "fl")) or b""
-            found.append(_item(group, item, raw, result if bodies else None, failure if bodies else b""))
+            found.append(_item(group, item, raw, result if bodies else None, failure if bodies else b"", at_ms))
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from treadle.coordinator.core.gates import Code, explain
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
-from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState
+from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState, Offer
 
 NOW = 1_800_000_000_000
 INDEX = Capability("index")
@@ -29,6 +29,12 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         (replace(OFFERED, width=4), [Code.NEXT]),
         (replace(OFFERED, width=5, workers=(replace(ONE, slots=0),), busy=9), [Code.NEXT]),
         (replace(OFFERED, paused=("all",)), [Code.PAUSED]),
+        (replace(OFFERED, offer=Offer("named", (ONE.agent,), 0, is_over=False)), [Code.OFFERED_TO]),
+        (replace(OFFERED, offer=Offer("preferred", (ONE.agent,), NOW + 5_000, is_over=False)), [Code.OFFERED_TO]),
+        (replace(OFFERED, offer=Offer("named", (ONE.agent,), NOW, is_over=True)), [Code.OFFER_OVER]),
+        (replace(OFFERED, offer=Offer("named", (), 0, is_over=True)), [Code.OFFER_OVER]),
+        (replace(OFFERED, offer=Offer("all", (), NOW - 5_000, is_over=True)), [Code.OFFER_OVER]),
+        (replace(OFFERED, offer=Offer("all", (), NOW + 5_000, is_over=False)), [Code.NEXT]),
         (replace(OFFERED, quarantine_ms=NOW + 9_000, paused=("all",)), [Code.QUARANTINE, Code.PAUSED]),
         (replace(OFFERED, quarantine_ms=NEVER_MS), [Code.QUARANTINE]),
         (replace(OFFERED, quarantine_ms=NOW), [Code.NEXT]),
@@ -96,3 +102,12 @@ def test_no_gate_speaks_of_another_mission() -> None:
         text
         == "all 4 slots of the 1 Worker that offer index are in use 2 items of its own Mission and capability come before it"
     )
+
+
+def test_it_says_who_is_asked_by_name_and_who_of_them_is_not_there() -> None:
+    asked = Offer("named", (ONE.agent, AgentId("two")), NOW + 5_000, is_over=False)
+    (gate,) = explain(replace(OFFERED, offer=asked))
+    assert gate.text == "it is offered by name, to w one, two (not live) for another 5.0 s"
+    assert gate.change == "one of them; or `treadle offer m/a` offers it to everybody, with --to WORKER to some"
+    (gate,) = explain(replace(OFFERED, offer=replace(asked, expires_ms=NOW - 90_000, is_over=True)))
+    assert gate.text.startswith("its offer to w one, two (not live) is over since ")

@@ -230,3 +230,55 @@ def test_batches_keep_the_order_and_the_bounds() -> None:
     heavy = plan_items([WorkSpec(id=f"i{index}", capability="index", inputs=blob) for index in range(3)], now_ms=None)
     assert [len(piece) for piece in batches(heavy)] == [1, 1, 1]
     assert list(batches(())) == []
+
+
+# --- whom it is offered to -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "offer"),
+    [
+        ({}, ""),
+        ({"offer_s": 5}, "- 5000"),
+        ({"offer_to": ["a"]}, "preferred:a 10000"),
+        ({"offer_to": ["a", "b, c"], "offer_s": 0.1}, "preferred:a,b%2C%20c 100"),
+        ({"offer_to": ["a"], "offer": "named"}, "named:a 0"),
+        ({"offer_to": ["a"], "offer": "named", "offer_s": 60}, "named:a 60000"),
+    ],
+)
+def test_whom_it_is_offered_to_reaches_the_store(fields: dict[str, Any], offer: str) -> None:
+    assert planned(**fields).offer == offer
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"offer_to": []}, "offer_to: 0 Workers, must be 1 to 16; leave it out to offer it to all"),
+        ({"offer_to": [f"w{number}" for number in range(17)]}, "offer_to: 17 Workers, must be 1 to 16"),
+        ({"offer_to": ["a", "a"]}, "offer_to: ['a', 'a'] names a Worker twice"),
+        ({"offer_to": "a"}, "offer_to: 'a' must be a list, not one str"),
+        ({"offer_to": ["a"], "offer": "all"}, "offer: 'all'"),
+        ({"offer": "named"}, 'offer: "named" without offer_to'),
+        ({"offer_to": ["a"], "offer_s": 0}, "offer_s: 0 must be 0.1 to 2,592,000"),
+        ({"offer_to": ["a"], "offer_s": 2_592_001}, "offer_s: 2592001 must be 0.1 to 2,592,000"),
+        ({"offer_to": ["x" * 300]}, "offer_to: 300 bytes, must be 1 to 256"),
+    ],
+)
+def test_an_offer_to_nobody_known_is_refused(fields: dict[str, Any], said: str) -> None:
+    assert said in refusal(**fields)
+
+
+def test_an_item_offered_to_all_has_the_digest_it_always_had_and_another_offer_is_another_content() -> None:
+    assert planned().digest == planned(offer="preferred").digest
+    digests = {planned(**fields).digest for fields in ({}, {"offer_s": 5}, {"offer_to": ["a"]}, {"offer_to": ["b"]})}
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize("version", ["1", "1.2", "v1.2.0", "1.2.0-rc1", "01.2.0", ""])
+def test_a_version_is_written_in_full(version: str) -> None:
+    assert 'is no version; write it as "1.2.0"' in refusal(version=version)
+
+
+def test_r27_a_version_that_is_asked_for_reaches_the_store_and_is_content() -> None:
+    assert planned(version="1.2.0").capability == "index~1.2.0"
+    assert len({planned(version=version).digest for version in (None, "1.2.0", "1.2.1")}) == 3

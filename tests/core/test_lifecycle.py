@@ -40,8 +40,8 @@ def edges() -> dict[ItemState | None, set[ItemState]]:
     return found
 
 
-def test_each_cause_has_one_row_for_each_source_and_who_may_cause_it_and_one_target() -> None:
-    causes = [(move.cause, move.who, source) for move in ITEM_MOVES for source in move.sources]
+def test_each_cause_has_one_row_for_each_source_and_call_and_one_target() -> None:
+    causes = [(move.cause, source, call) for move in ITEM_MOVES for source in move.sources for call in move.by]
     assert len(causes) == len(set(causes))
     targets = {move.cause: move.target for move in ITEM_MOVES}
     assert all(move.target is targets[move.cause] for move in ITEM_MOVES)
@@ -58,7 +58,7 @@ def test_every_state_that_is_not_terminal_can_end() -> None:
 
 def test_terminal_states_have_no_way_out_of_the_table() -> None:
     """A failed item leaves by a new offer only (protocol 2); verified and cancelled never."""
-    left = [move for move in ITEM_MOVES if move.sources & TERMINAL_ITEMS and move.target not in move.sources]
+    left = [move for move in ITEM_MOVES if move.sources & TERMINAL_ITEMS and move.target not in TERMINAL_ITEMS]
     assert {move.cause for move in left} == {EventKind.OFFERED}
     assert {source for move in left for source in move.sources} & TERMINAL_ITEMS == {ItemState.FAILED}
 

@@ -21,7 +21,8 @@ from treadle.shared.model import (
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.run import Run
-from treadle.worker.tenure import FRUITLESS_MAX, HALTED_S, Tenure, check_pattern
+from treadle.worker.tenure import FRUITLESS_MAX, HALTED_S, Tenure
+from treadle.worker.terms import check_pattern
 
 K = EventKind
 ENVELOPE = Envelope(NOW_MS, None, 1, 1)

@@ -117,7 +117,7 @@ MUTATIONS = (
     Mutation(
         "the Ownership Epoch stays",
         1,
-        (Edit("take.lua", "T.int(tonumber(it.oe or '0') + 1)", "T.int(tonumber(it.oe or '1'))"),),
+        (Edit("_accept.lua", "T.int(tonumber(it.oe or '0') + 1)", "T.int(tonumber(it.oe or '1'))"),),
     ),
     Mutation(
         "a lease lapses before its time",
@@ -142,7 +142,7 @@ MUTATIONS = (
     Mutation(
         "an item that is taken stays in the index",
         1,
-        (Edit("take.lua", "T.index(G, it, false)", ""),),
+        (Edit("_accept.lua", "else T.index(G, it, false) end", "end"),),
     ),
     Mutation(
         "a session's leases are not charged when it is replaced",

@@ -24,6 +24,7 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.store.replies import parse_usage
+from treadle.shared.versions import shelf
 from treadle.worker.core.fairness import estimate_ms, next_typical
 
 ENDS = {
@@ -55,6 +56,8 @@ class Told:
     estimate_ms: int = 0
     expires_ms: int = 0
     lease: str = ""
+    to: str = "-"
+    """Whom it is offered to now, those who declined left out."""
 
 
 @dataclass
@@ -91,6 +94,13 @@ def tell(events: list[Event], renewed: dict[str, int]) -> Story:
             case EventKind.ACCEPTED:
                 assert int(event.get("epoch")) == item.epoch + 1, "Ownership Epochs rise by one"
                 item.epoch, item.owner = int(event.get("epoch")), event.by.partition("@")[0]
+            case EventKind.OFFERED:
+                item.to, item.expires_ms = event.get("to"), int(event.get("expires_ms"))
+            case EventKind.OFFER_DECLINED:
+                mode, _, asked = item.to.partition(":")
+                left = [agent for agent in asked.split(",") if agent != event.get("agent")]
+                assert left != asked.split(","), "who declines was asked"
+                item.to = f"{mode}:{','.join(left)}"
             case EventKind.STARTED:
                 _begin_run(story, item, event)
             case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED:
@@ -239,9 +249,7 @@ async def _audit_items(
         if told.state is not ItemState.FAILED:
             assert ("own" in item) is (told.state in (*OWNED, ItemState.VERIFIED)), where
         if told.state is ItemState.OFFERED:
-            expected[f"@take:{told.capability}"][f"{group} {item['key']}"] = 0
-            if counts["state"] == "active":
-                expected[f"@dir:{told.capability}"][group] = -1
+            await _audit_offer(world, group, name, told, item, expected, is_listed=counts["state"] == "active")
         if "nb" in item and ("dep" not in item or item["dep"] == "0"):
             expected["@due"][f"n {group} {name}"] = int(item["nb"])
         if "hold" in item:
@@ -262,6 +270,36 @@ async def _audit_items(
             estimates += told.width * told.estimate_ms
     _audit_counts(present, gone, counts, group)
     return running, starts, estimates
+
+
+async def _audit_offer(
+    world: World,
+    group: GroupId,
+    name: str,
+    told: Told,
+    item: dict[str, str],
+    expected: dict[str, dict[str, float]],
+    *,
+    is_listed: bool,
+) -> None:
+    """An offer stands under the item's capability, or under each who is still asked, until a tick has seen that it is over."""
+    asked = item["to"].partition(":")[2].split(",") if "to" in item else []
+    assert told.to == item.get("to", "-"), f"whom {group}/{name} is offered to"
+    assert told.expires_ms == int(item.get("ox", "0")), f"until when {group}/{name} is offered"
+    partition = world.store.partition_of(group)
+    member = f"o {group} {name}"
+    if told.expires_ms and (not asked or asked[0]):
+        due = await world.raw.zscore(world.key("@due", partition), member)
+        if due is None:
+            assert told.expires_ms <= await world.store.now_ms(), (
+                f"{group}/{name} has an offer that is not over by itself"
+            )
+            return
+        expected["@due"][member] = told.expires_ms
+    for place in [f">{agent}" for agent in asked if agent] if "to" in item else [shelf(told.capability)]:
+        expected[f"@take:{place}"][f"{group} {item['key']}"] = 0
+        if is_listed:
+            expected[f"@dir:{place}"][group] = -1
 
 
 async def _audit_indexes(world: World, partition: int, expected: dict[str, dict[str, float]]) -> None:

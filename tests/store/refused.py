@@ -117,7 +117,9 @@ async def a_log_that_no_mission_wrote(world: World) -> Call:
 def _create(world: World, *items: Sequence[str]) -> Call:
     """Items as (id, after)."""
     flat = [
-        part for item, after in items for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "")
+        part
+        for item, after in items
+        for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "", "")
     ]
     mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", len(items))
     return plain(world, "create", world.store.replid, *mission, *flat)

@@ -12,11 +12,12 @@ from store.world import World, a_submit
 from treadle.shared.model import GroupId
 
 COMMANDS: dict[str, Sequence[Any]] = {
-    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", ""),
+    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", ""),
     "seal": ("ana",),
     "cancel": ("a", "ana", "reason"),
     "fail_item": ("a", "ana", "digest", "evidence"),
     "retry": ("a", "ana", "action"),
+    "offer": ("a", "ana", "action", "- 0"),
 }
 """What each is called with behind the Group."""
 
@@ -29,7 +30,7 @@ async def growing(world: World) -> GroupId:
     """An open Mission with one item that has failed: whatever the command, it changes something."""
     mission = replace(a_new_mission(GROUP), items=(), open=True)
     group = (await world.store.create(mission)).group
-    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "")()
+    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "")()
     return group
 
 
@@ -82,7 +83,7 @@ def _of_an_unknown_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return an_unknown_item
 
 
-for _name in ("cancel", "fail_item", "retry"):
+for _name in ("cancel", "fail_item", "retry", "offer"):
     refusal(_name, "INVALID_COMMAND")(_of_an_unknown_item(_name))
 
 
@@ -96,7 +97,7 @@ def _of_a_verified_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return a_verified_item
 
 
-for _name in ("cancel", "fail_item", "retry"):
+for _name in ("cancel", "fail_item", "retry", "offer"):
     refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_verified_item(_name))
 
 
@@ -124,7 +125,7 @@ async def evidence_beyond_its_bound(world: World) -> Call:
 @refusal("add", "ACTION_ID_COLLISION")
 async def an_item_with_other_content(world: World) -> Call:
     await growing(world)
-    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "")
+    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "")
 
 
 @refusal("add", "INVALID_STATE_TRANSITION")
@@ -155,7 +156,9 @@ async def nothing_is_added(world: World) -> Call:
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def what_is_added_waits_for_nobody_known(world: World) -> Call:
     await growing(world)
-    return command(world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "")
+    return command(
+        world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "", ""
+    )
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
@@ -175,9 +178,11 @@ async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
     await growing(world)
     names = [f"s{n}" for n in range(20)]
     many = " ".join(names)
-    sources = [part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "")]
+    sources = [part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "")]
     await command(world, "add", 0, "ana", *sources)()
-    rest = [part for n in range(205) for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "")]
+    rest = [
+        part for n in range(205) for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "", "")
+    ]
     return command(world, "add", 0, "ana", *rest)
 
 
@@ -188,11 +193,55 @@ async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
         items = [
             part
             for n in range(start, start + 256)
-            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "")
+            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "")
         ]
         if start == 0:
             await command(world, "add", 0, "ana", *items)()
     return command(world, "add", 0, "ana", *items)
+
+
+@refusal("offer", "WORK_ALREADY_OWNED")
+async def what_a_worker_runs_is_offered(world: World) -> Call:
+    await growing(world)
+    await (await world.hand()).started()
+    return command(world, "offer")
+
+
+@refusal("offer", "WORK_ALREADY_OWNED")
+async def what_a_worker_has_accepted_is_offered(world: World) -> Call:
+    await growing(world)
+    await (await world.hand()).accepted()
+    return command(world, "offer")
+
+
+@refusal("offer", "INVALID_STATE_TRANSITION")
+async def what_waits_for_another_is_offered(world: World) -> Call:
+    await growing(world)
+    await command(world, "add", 0, "ana", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "")()
+    return command(world, "offer", "b", "ana", "action", "- 0")
+
+
+WRONG_OFFERS = (
+    *("-", "named:a", "named: 0", "anybody:a 0", "named:a 2592000001", "preferred:a 0", "named:a:b 5"),
+    "named:" + ",".join(f"w{number}" for number in range(17)) + " 0",
+)
+
+
+def _wrong_offer(offer: str) -> None:
+    @refusal("offer", "SCHEMA_VALIDATION_FAILED")
+    async def an_offer_that_says_nothing(world: World) -> Call:
+        await growing(world)
+        return command(world, "offer", "a", "ana", "action", offer)
+
+    @refusal("add", "SCHEMA_VALIDATION_FAILED")
+    async def an_item_whose_offer_says_nothing(world: World) -> Call:
+        await growing(world)
+        item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", offer)
+        return command(world, "add", 0, "ana", *item)
+
+
+for _offer in WRONG_OFFERS:
+    _wrong_offer(_offer)
 
 
 ARCHIVED = ("5", "a1" * 32, "ana")

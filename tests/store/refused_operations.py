@@ -10,7 +10,7 @@ from store.refused import HALT, LANE, Call, Case, refusal
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
-from treadle.shared.store import Operation
+from treadle.shared.store import Accept, Decline, Operation
 from treadle.shared.store.controls import pause
 from treadle.shared.store.lineage import new_incarnation
 
@@ -282,3 +282,152 @@ async def a_last_checkpoint_nobody_could_read_again(world: World) -> Call:
 async def a_result_nobody_could_read_again(world: World) -> Call:
     hand, grant = await _ready(world, "submit")
     return lambda: outcome_of(hand, a_submit(grant, b"x" * (codec.RESULT_MAX + 1)))
+
+
+def an_accept(group: str = GROUP, item: str = "a") -> Accept:
+    return Accept(GroupId(group), ItemId(item))
+
+
+def a_decline(group: str = GROUP, item: str = "a", reason: str = "capacity") -> Decline:
+    return Decline(GroupId(group), ItemId(item), reason)
+
+
+async def _asked(world: World, offer: str = "named:worker-1,worker-2 0") -> Hand:
+    """A hand whose Worker is asked by name."""
+    await world.mission(GROUP, a_new_item(offer=offer))
+    return await world.hand()
+
+
+@refusal("take", "AUTH_FORBIDDEN", *LANE)
+async def what_is_offered_to_somebody_else_by_name_is_taken(world: World) -> Call:
+    hand = await _asked(world)
+    return lambda: outcome_of(hand, a_take(capability=">worker-2"))
+
+
+def _answered(name: str, make: Callable[..., Operation]) -> None:
+    def on(code: str, *changes: str) -> Callable[[Case], Case]:
+        return refusal(name, code, *(changes or LANE))
+
+    @on("GROUP_NOT_FOUND")
+    async def a_group_that_is_not_there(world: World) -> Call:
+        hand = await _asked(world)
+        return lambda: outcome_of(hand, make("nowhere"))
+
+    @on("INVALID_COMMAND")
+    async def an_item_that_is_not_there(world: World) -> Call:
+        hand = await _asked(world)
+        return lambda: outcome_of(hand, make(GROUP, "nothing"))
+
+    @on("WORK_ALREADY_OWNED")
+    async def somebody_else_was_first(world: World) -> Call:
+        hand = await _asked(world)
+        await (await world.hand("worker-2")).do(an_accept())
+        return lambda: outcome_of(hand, make())
+
+    @on("INVALID_STATE_TRANSITION")
+    async def accepted_already(world: World) -> Call:
+        hand = await _asked(world)
+        await hand.do(an_accept())
+        return lambda: outcome_of(hand, make())
+
+    @on("INVALID_STATE_TRANSITION")
+    async def cancelled_meanwhile(world: World) -> Call:
+        hand = await _asked(world)
+        await world.store.call("cancel", 0, (GROUP, "-", "ana", "reason"))
+        return lambda: outcome_of(hand, make())
+
+    @on("INVALID_STATE_TRANSITION")
+    async def it_waits_for_another(world: World) -> Call:
+        await world.mission(GROUP, a_new_item("b"), a_new_item("a", after=["b"], offer="named:worker-1 0"))
+        hand = await world.hand()
+        return lambda: outcome_of(hand, make())
+
+    @on("AUTH_FORBIDDEN")
+    async def who_is_not_asked(world: World) -> Call:
+        await _asked(world, "named:worker-11,worker-2 0")
+        hand = await world.hand()
+        return lambda: outcome_of(hand, make())
+
+    @on("AUTH_FORBIDDEN")
+    async def who_has_declined(world: World) -> Call:
+        hand = await _asked(world)
+        await hand.do(a_decline())
+        return lambda: outcome_of(hand, make())
+
+    @on("WORK_OFFER_EXPIRED")
+    async def an_offer_that_is_over_and_no_tick_has_seen_it(world: World) -> Call:
+        hand = await _asked(world, f"named:worker-1 {SHORT_MS}")
+        await world.pass_ms(SHORT_MS + 1)
+        return lambda: outcome_of(hand, make())
+
+    @on("WORK_OFFER_EXPIRED")
+    async def an_offer_that_is_over(world: World) -> Call:
+        hand = await _asked(world, f"named:worker-1 {SHORT_MS}")
+        await world.pass_ms(SHORT_MS + 1)
+        await world.authority.tick(0)
+        return lambda: outcome_of(hand, make())
+
+    @on("LOG_FOREIGN")
+    async def a_group_halted_before(world: World) -> Call:
+        hand = await _asked(world)
+        await world.raw.hset(world.key("@groups"), GROUP, "halted:LOG_FOREIGN 1 acme standard 1")
+        return lambda: outcome_of(hand, make())
+
+    directed = (*HALT, "@dir:>worker-.", "@tomb:>worker-.")
+
+    @on("LOG_FOREIGN", *directed)
+    async def a_foreign_entry_stands_where_its_event_belongs(world: World) -> Call:
+        hand = await _asked(world)
+        last = (await world.log())[-1].seq
+        await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id=f"{last + 1}-0")
+        return lambda: outcome_of(hand, make())
+
+    @on("LOG_REBORN", *directed)
+    async def the_log_is_gone(world: World) -> Call:
+        hand = await _asked(world)
+        await world.raw.delete(world.key(f"{GROUP}:log"))
+        return lambda: outcome_of(hand, make())
+
+
+_answered("accept", an_accept)
+_answered("decline", a_decline)
+
+
+@refusal("accept", "AUTH_FORBIDDEN", *LANE)
+async def whose_session_does_no_such_work(world: World) -> Call:
+    await _asked(world, "")
+    other = await world.hand("worker-2", "audit")
+    return lambda: outcome_of(other, an_accept())
+
+
+@refusal("accept", "AUTH_FORBIDDEN", *LANE)
+async def asked_by_name_and_too_narrow(world: World) -> Call:
+    await world.mission(GROUP, a_new_item(offer="named:worker-1 0", width=2))
+    hand = await world.hand()
+    return lambda: outcome_of(hand, an_accept())
+
+
+@refusal("accept", "QUARANTINE", *LANE)
+async def accepted_in_quarantine(world: World) -> Call:
+    hand = await _asked(world)
+    await new_incarnation(world.store, actor="ana", action="1", reason="asked")
+    return lambda: outcome_of(hand, an_accept())
+
+
+@refusal("accept", "PAUSED", *LANE)
+async def accepted_while_it_is_paused(world: World) -> Call:
+    hand = await _asked(world)
+    await pause(world.store, "capability:index", actor="ana")
+    return lambda: outcome_of(hand, an_accept())
+
+
+@refusal("decline", "AUTH_FORBIDDEN", *LANE)
+async def what_is_offered_to_everybody_is_declined(world: World) -> Call:
+    hand = await _asked(world, "")
+    return lambda: outcome_of(hand, a_decline())
+
+
+@refusal("decline", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def declined_for_no_reason_of_the_protocol(world: World) -> Call:
+    hand = await _asked(world)
+    return lambda: outcome_of(hand, a_decline(reason="tired"))

@@ -27,7 +27,7 @@ from store.world import (
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant, GroupId
 from treadle.shared.schedules import Due, Interval, spec_text
-from treadle.shared.store import Authority, Operation, Store, TurnReply, archiving, commands, lineage
+from treadle.shared.store import Accept, Authority, Decline, Operation, Store, TurnReply, archiving, commands, lineage
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
@@ -114,6 +114,7 @@ class Day:
         await insist(lambda: store.call("watch", 0, (first.group, "-", "client", 60_000)))
         for command in (pause, pause, resume):
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
+        await self._by_name(store, hand, rival)
         await self._on_schedule(store)
         reply = await self.turn(hand, a_take("day-5"), slots=1)
         (fired,) = reply.outcomes[0].grants
@@ -133,6 +134,16 @@ class Day:
         await insist(lambda: archiving.require(store, True))
         await insist(lambda: archiving.record(store, group, seq=seq, digest="a1" * 32, actor="ana"))
         await insist(lambda: archiving.require(store, False))
+
+    async def _by_name(self, store: Store, hand: Hand, rival: Hand) -> None:
+        """Two are asked by name: one declines, the other accepts, starts and is done."""
+        asked = a_new_mission("day-7", a_new_item("asked", offer="named:worker-1,worker-2 0"))
+        await insist(lambda: store.create(asked))
+        item = asked.items[0].item
+        await self.turn(rival, Decline(asked.group, item, "capacity"))
+        (accepted,) = (await self.turn(hand, Accept(asked.group, item))).outcomes[0].grants
+        (started,) = (await self.turn(hand, a_start(accepted), slots=1)).outcomes[0].grants
+        await self.turn(hand, a_submit(started))
 
     async def _on_schedule(self, store: Store) -> None:
         """A schedule is made, replaced, deleted, made anew; it fires once and is deleted."""
@@ -164,6 +175,9 @@ class Day:
         fail = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
         await insist(lambda: commands.fail_item(store, group, first.item, **fail))  # type: ignore[arg-type]
         await insist(lambda: commands.retry(store, group, first.item, actor="ana", action="1"))
+        await insist(
+            lambda: commands.offer(store, group, second.item, "preferred:worker-1 60000", actor="ana", action="2")
+        )
         await insist(lambda: commands.cancel(store, group, second.item, actor="ana", reason="no-more"))
         await insist(lambda: commands.seal(store, group, actor="ana"))
         await insist(lambda: store.call("watch", 0, (group, first.item, "client", 60_000)))

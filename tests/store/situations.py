@@ -13,7 +13,7 @@ from store.refused import code_of
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared.lifecycle import Given
 from treadle.shared.model import Grant, GroupId, ItemId, ItemState, Lease, LeaseId
-from treadle.shared.store import Operation, commands
+from treadle.shared.store import Accept, Decline, Operation, commands
 
 ITEM = ItemId("a")
 FIRST_BACK_OFF = "9 60000 60000"
@@ -90,6 +90,15 @@ async def offered(scene: Scene) -> None:
     await scene.former.do(a_release(await scene.former.started(scene.group)))
 
 
+async def offered_by_name(scene: Scene) -> None:
+    await scene.add(offer=f"named:{scene.owner.session.agent},somebody-else 600000")
+
+
+async def offered_by_name_too_long(scene: Scene) -> None:
+    await scene.add(offer=f"named:{scene.owner.session.agent} {SHORT_MS}")
+    await scene.world.pass_ms(SHORT_MS + 1)
+
+
 async def queued(scene: Scene) -> None:
     await offered(scene)
     scene.grant = await scene.owner.accepted(scene.group)
@@ -151,7 +160,7 @@ class Situation:
     state: ItemState | None
     given: Given | None = None
     is_late: bool = False
-    """Its lease or its start-by deadline is over, and no tick has seen it: what needs either is refused."""
+    """Its lease, its start-by deadline or its offer is over, and no tick has seen it: what needs either is refused."""
 
     def __str__(self) -> str:
         return self.make.__name__
@@ -166,15 +175,17 @@ class Situation:
 _S = ItemState
 SITUATIONS = (
     Situation(nothing, None),
-    Situation(waiting, _S.OPEN),
+    Situation(waiting, _S.OPEN, Given.DEPENDENT),
     Situation(not_yet, _S.OPEN),
     Situation(parked, _S.OPEN, Given.PARKED),
     Situation(offered, _S.OFFERED),
+    Situation(offered_by_name, _S.OFFERED, Given.NAMED),
+    Situation(offered_by_name_too_long, _S.OFFERED, Given.NAMED, is_late=True),
     Situation(queued, _S.QUEUED),
     Situation(yielded, _S.QUEUED),
-    Situation(queued_too_long, _S.QUEUED, is_late=True),
+    Situation(queued_too_long, _S.QUEUED, Given.LATE, is_late=True),
     Situation(active, _S.ACTIVE),
-    Situation(lapsed, _S.ACTIVE, is_late=True),
+    Situation(lapsed, _S.ACTIVE, Given.LATE, is_late=True),
     Situation(verified, _S.VERIFIED),
     Situation(failed, _S.FAILED),
     Situation(failed_by_command, _S.FAILED),
@@ -188,6 +199,8 @@ NEVER_STANDS_IN = {_S.SUBMITTED}
 
 OPERATIONS: Mapping[str, Callable[[Grant], Operation]] = {
     "take": lambda grant: a_take(grant.group),
+    "accept": lambda grant: Accept(grant.group, grant.item),
+    "decline": lambda grant: Decline(grant.group, grant.item, "capacity"),
     "start": a_start,
     "save": lambda grant: a_save(grant, grant.checkpoint_number + 1, b"another state"),
     "yield": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state"),
@@ -217,11 +230,16 @@ async def _retried(scene: Scene) -> None:
     await commands.retry(scene.world.store, scene.group, ITEM, actor="ana", action="another action")
 
 
+async def _offered_again(scene: Scene) -> None:
+    await commands.offer(scene.world.store, scene.group, ITEM, "- 0", actor="ana", action="another action")
+
+
 COMMANDS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "add": _added,
     "cancel": _cancelled,
     "fail_item": _commanded_to_fail,
     "retry": _retried,
+    "offer": _offered_again,
 }
 
 

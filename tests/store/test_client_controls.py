@@ -115,3 +115,49 @@ async def test_what_cannot_be_paused_is_said(client: Client, what: str) -> None:
     with pytest.raises((Misuse, Refused)):
         await client.pause(what)
     assert await client.paused() == []
+
+
+async def test_a_mission_offers_items_to_workers_by_name_and_a_person_offers_them_anew(
+    client: Client, world: World
+) -> None:
+    mission = await client.submit(
+        MissionSpec(
+            objective="o",
+            work=[
+                WorkSpec(id="a", capability="index", offer_to=["w é"], offer="named", offer_s=0.1),
+                WorkSpec(id="b", capability="index", offer_to=["worker-1"]),
+            ],
+        )
+    )
+    items = await mission.items()
+    a, b = items["a"].offer, items["b"].offer
+    assert a is not None
+    assert b is not None
+    assert (a.mode, [name_of(agent) for agent in a.asked]) == ("named", ["w é"])
+    assert (b.mode, b.asked) == ("preferred", ("worker-1",))
+    await world.pass_ms(101)
+    over = (await mission.items())["a"].offer
+    assert over is not None
+    assert over.is_over
+    await mission.offer("a", ["worker-1"], mode="named")
+    hand = await world.hand()
+    await hand.take(mission.group, 2, capability=">worker-1")
+    with pytest.raises(Refused, match=r'item "a" of mission ".*" is active at Worker "worker-1"; cancel it, or offer'):
+        await mission.offer("a")
+    await mission.cancel_item("b")
+    with pytest.raises(Refused, match="is cancelled and cannot be offered any more"):
+        await mission.offer("b")
+    with pytest.raises(Misuse, match='offer: "named" without offer_to'):
+        await mission.offer("a", mode="named")
+
+
+async def test_what_waits_for_others_is_not_offered_before_them(client: Client) -> None:
+    work = [WorkSpec(id="a", capability="index"), WorkSpec(id="b", capability="index", after=["a"])]
+    mission = await client.submit(MissionSpec(objective="o", work=work))
+    with pytest.raises(Refused, match=r"waits for others \(`treadle why` names them\)"):
+        await mission.offer("b")
+
+
+async def test_a_schedule_offers_to_everybody(client: Client) -> None:
+    with pytest.raises(Misuse, match="offer_to: what a schedule starts is offered to everybody"):
+        await client.schedule("pulse", "index", every=60, account="acme", offer_to=["worker-1"])

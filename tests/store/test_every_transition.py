@@ -23,7 +23,7 @@ from store.situations import (
     tried,
 )
 from store.world import World, differences
-from treadle.shared.lifecycle import GROUP_CALLS, ITEM_MOVES, MISSION_CALLS, MISSION_MOVES, Move, Who
+from treadle.shared.lifecycle import GROUP_CALLS, ITEM_MOVES, MISSION_CALLS, MISSION_MOVES, Given, Move, Who
 from treadle.shared.model import Event, ItemState
 
 NEW_MISSIONS = {"create", "fire"}
@@ -35,19 +35,24 @@ def asked(name: str, at: Situation) -> Move | None:
     """The row that an attempt asks for in a situation, for those who may."""
     call = call_of(name)
     rows = [row for row in ITEM_MOVES if call in row.by and at.state in row.sources and row.given in (None, at.given)]
+    rows = [row for row in rows if row.unless is None or row.unless is not at.given]
     if at.is_late:
-        rows = [row for row in rows if row.who is not Who.HOLDER and call != "start"]
+        rows = [row for row in rows if row.who not in (Who.HOLDER, Who.OFFERED) and call != "start"]
+    if at.given is Given.NAMED and name == "take":
+        return None  # it takes of a capability, and what is offered by name stands elsewhere
     assert len(rows) <= 1, f"{name} on {at}: {rows}"
     return rows[0] if rows else None
 
 
-def may(row: Move, citation: Citation) -> bool:
+def may(row: Move, citation: Citation, at: Situation) -> bool:
     """Whether somebody with a citation is who the row is for."""
     match row.who:
         case Who.OWNER:
             return citation.who == "owner" and "epoch" not in citation.cites
         case Who.HOLDER:
             return citation == RIGHT
+        case Who.OFFERED if at.given is Given.NAMED:
+            return citation.who == "owner"
         case _:
             return citation.who != "stale"
 
@@ -72,6 +77,8 @@ def refusal(name: str, at: Situation, item: dict[str, str], citation: Citation, 
         return "EMPTY"
     if at.state is None:
         return "INVALID_COMMAND"
+    if name in ("accept", "decline"):
+        return answer_refused(at, item, citation.hand(scene).session.agent)
     if item.get("own") != citation.hand(scene).session.agent or item["oe"] != str(grant.ownership_epoch):
         return "WORK_STALE_OWNERSHIP"
     if name == "start" and at.state is ItemState.QUEUED:
@@ -80,6 +87,15 @@ def refusal(name: str, at: Situation, item: dict[str, str], citation: Citation, 
     if holds and (at.state is ItemState.ACTIVE or item.get("lid") == cited):
         return "WORK_LEASE_EXPIRED"
     return "INVALID_STATE_TRANSITION"
+
+
+def answer_refused(at: Situation, item: dict[str, str], agent: str) -> str:
+    """The code with which an acceptance or a decline is refused."""
+    if at.state in (ItemState.QUEUED, ItemState.ACTIVE) and item["own"] != agent:
+        return "WORK_ALREADY_OWNED"
+    if at.state is not ItemState.OFFERED:
+        return "INVALID_STATE_TRANSITION"
+    return "WORK_OFFER_EXPIRED" if at.is_late and agent.startswith("owner") else "AUTH_FORBIDDEN"
 
 
 ALLOWED = [(at, name) for at in SITUATIONS for name in (*OPERATIONS, *COMMANDS, *SESSIONS) if asked(name, at)]
@@ -112,7 +128,7 @@ async def test_r71_a_call_without_a_row_is_refused_and_writes_nothing(at: Situat
     for name in OPERATIONS:
         for citation in CITATIONS:
             row = asked(name, at)
-            if row is None or not may(row, citation):
+            if row is None or not may(row, citation, at):
                 expected = refusal(name, at, item, citation, scene)
                 assert await tried(scene, name, citation) == expected, f"{name}: {citation}"
                 after = await world.dump()
@@ -122,6 +138,8 @@ async def test_r71_a_call_without_a_row_is_refused_and_writes_nothing(at: Situat
             expected = "INVALID_STATE_TRANSITION" if at.state else "INVALID_COMMAND"
             if name == "add":
                 expected = "ACTION_ID_COLLISION"
+            elif name == "offer" and at.state in (ItemState.QUEUED, ItemState.ACTIVE):
+                expected = "WORK_ALREADY_OWNED"
             elif name == "cancel" and at.state is ItemState.CANCELLED:
                 expected = "OK"  # it is what was asked for
             assert await tried(scene, name) == expected, name

@@ -13,7 +13,7 @@ from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_sub
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
-from treadle.shared.store import Store, archiving, commands, repairing
+from treadle.shared.store import Accept, Decline, Store, archiving, commands, repairing
 from treadle.shared.store.connection import Call
 from treadle.shared.store.timetable import schedule
 
@@ -135,6 +135,23 @@ async def _retry(world: World) -> None:
     await commands.retry(world.store, GROUP, ItemId("a"), actor="ana", action="1")
 
 
+async def _offer(world: World) -> None:
+    await world.mission(GROUP, a_new_item(start_by_s=1))
+    await (await world.hand()).accepted()
+    await world.pass_ms(1001)
+    await commands.offer(world.store, GROUP, ItemId("a"), "- 0", actor="ana", action="1")
+
+
+async def _accept(world: World) -> None:
+    await world.mission()
+    await (await world.hand()).do(Accept(GROUP, ItemId("a")))
+
+
+async def _decline(world: World) -> None:
+    await world.mission(GROUP, a_new_item(offer="preferred:worker-1 60000"))
+    await (await world.hand()).do(Decline(GROUP, ItemId("a"), "capacity"))
+
+
 async def _archived(world: World) -> None:
     group = await world.mission()
     await commands.cancel(world.store, group, None, actor="ana", reason="r")
@@ -204,10 +221,13 @@ HAPPY: dict[str, Happy] = {
     "cancel": _cancel,
     "fail_item": _fail_item,
     "retry": _retry,
+    "offer": _offer,
     "archived": _archived,
     "repair": _repair,
     "tick": _tick,
     "take": _take,
+    "accept": _accept,
+    "decline": _decline,
     "start": _start,
     "save": _save,
     "yield": _yield,

@@ -8,6 +8,7 @@ import pytest
 import redis
 from commanding import Commands
 from fleet import Desk, Fleet, chain, sleeper
+from treadle.coordinator import WorkSpec
 from treadle.shared import codec
 from treadle.shared.model import GroupId, ItemId
 from treadle.shared.names import token
@@ -59,6 +60,21 @@ async def test_a_failed_item_is_retried_and_one_that_did_not_fail_is_not(run: Co
     assert run("why", "m/a", "--json").document()["gates"][0]["code"] == "NO_WORKER"
     assert "m/b: it is offered already" in run("retry", "m/b", status=1).stderr
     assert "is no address of a WorkItem" in run("retry", "m", status=2).stderr
+
+
+async def test_an_item_is_offered_to_a_worker_by_name_and_why_says_so(run: Commands, desk: Desk) -> None:
+    await desk.submit(
+        "m", *(WorkSpec(id=item, capability="index", after=after) for item, after in (("a", ()), ("b", ["a"])))
+    )
+    assert run("offer", "m/a", "--to", "one", "--to", "two", "--named", "--for", "2h").stdout == "m/a: offered\n"
+    (gate,) = (one for one in run("why", "m/a", "--json").document()["gates"] if one["code"] == "OFFERED_TO")
+    assert "to one (not live), two (not live) for another" in gate["text"]
+    assert "it waits for others" in run("offer", "m/b", status=1).stderr
+    assert "give one of them" in run("offer", "m/a", "--to", "one", "--named", "--preferred", status=2).stderr
+    assert "--to: name the Workers" in run("offer", "m/a", "--named", status=2).stderr
+    assert "--for: " in run("offer", "m/a", "--for", "soon", status=2).stderr
+    assert run("offer", "m/a", "--json").document()["results"] == [{"target": "m/a", "state": "offered", "error": None}]
+    assert "OFFERED_TO" not in run("why", "m/a", "--json").stdout
 
 
 async def test_requeue_finds_what_is_meant_and_asks_before_it_takes_everything(run: Commands, desk: Desk) -> None:

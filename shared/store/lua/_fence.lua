@@ -7,7 +7,7 @@ function T.session(S, agent, epoch)
   if current ~= epoch then
     return T.refuse('AUTH_STALE_SESSION', 'agent=' .. agent .. ' session=' .. epoch .. ' current=' .. current)
   end
-  S.agent, S.epoch, S.by = agent, epoch, agent .. '@' .. epoch
+  S.agent, S.epoch, S.by, S.record = agent, epoch, agent .. '@' .. epoch, record
 end
 
 -- The code with which an operation on an item's ownership is refused, or nil.

@@ -5,8 +5,9 @@
 --   owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge
 --   estimate; ckn ckd: number and digest of the Checkpoint, dg digest of the result or failure; nb not before, rt retry
 --   contract, fc failures and lp lost runs so far, hold why it is parked, cd digest of its content, act last action, wt
---   somebody waits for its end. ct contract bytes. Bodies (in inputs, ck Checkpoint, rs result, fl failure) stand in the
---   field when short, else in a key of their own with their length in `<name>x`.
+--   somebody waits for its end, to ox om whom it is offered to, until when, how long each time. ct contract bytes. Bodies
+--   (in inputs, ck Checkpoint, rs result, fl failure) stand in the field when short, else in a key of their own with their
+--   length in `<name>x`.
 
 -- An item in memory. A table that grows field by field is half of what a call costs: these have room from the start.
 local function blank(id)

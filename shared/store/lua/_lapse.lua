@@ -11,12 +11,23 @@ function T.lapse(S, G, it, kind, member)
   if at > S.now then
     G.due[member] = at
   else
-    local what = kind == 'l' and 'lease' or 'start_by'
-    local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, agent, what, T.int(at) })
-    T.disown(S, G, it, at)
+    local seq = T.end_lapsed(S, G, it, at)
     -- A lease that was over before this server was adopted was lost with the store, not with its Worker.
     if kind == 'l' and at > S.adopted then T.after_loss(S, G, it) else T.offer_to_all(S, G, it, 'lapsed') end
     T.concern(S, G, agent, seq)
-    G.dir[it.cap] = G.dir[it.cap] or 'touch'
+    T.touch(G, it)
   end
+end
+
+-- Until when the owner of an item holds it, by its lease or its start-by deadline; nil where nobody does.
+function T.held_until(S, it)
+  return it.st == 'active' and tonumber(it.lex) or it.st == 'queued' and T.start_by(S, it) or nil
+end
+
+-- The Event of an ownership that lapsed at `at`, and its end; the Event's sequence.
+function T.end_lapsed(S, G, it, at)
+  local what = it.st == 'active' and 'lease' or 'start_by'
+  local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, it.own, what, T.int(at) })
+  T.disown(S, G, it, at)
+  return seq
 end

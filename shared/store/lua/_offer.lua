@@ -1,22 +1,29 @@
 -- Offering, releasing dependents, giving back.
 
--- Offers an item: from here on it may be taken.
-function T.offer(S, G, it, cause)
+-- Offers an item: from here on it may be accepted, by everybody or by those it is for.
+function T.offer(S, G, it, cause, by)
   if not it.key then T.put(it, 'key', T.sort_key(it, S.now)) end
   T.put(it, 'nb', nil)
   T.put(it, 'st', 'offered')
-  T.emit(S, G, 'work.offer.created', it.id, 'policy', { it.cap, cause })
+  if it.to or it.om then T.announce(S, G, it, cause, by or 'policy')
+  else T.emit(S, G, 'work.offer.created', it.id, by or 'policy', it.cap .. ' ' .. cause .. ' - 0') end
   T.index(G, it, true)
 end
 
--- Plans that an item enters or leaves the index of what may be taken.
-function T.index(G, it, enters)
-  local adds = G.adds[it.cap] or {}
-  local dels = G.dels[it.cap] or {}
-  G.adds[it.cap], G.dels[it.cap] = adds, dels
+-- Plans that an item enters or leaves the index under one name.
+function T.stand(G, it, name, enters)
+  local adds = G.adds[name] or {}
+  local dels = G.dels[name] or {}
+  G.adds[name], G.dels[name] = adds, dels
   local here, there = enters and adds or dels, enters and dels or adds
   here[it.key] = true
   if there[it.key] then there[it.key] = nil end
+end
+
+-- The same under all names it has there: its capability, or those whom it asks.
+function T.index(G, it, enters)
+  if not it.to then return T.stand(G, it, T.shelf(it.cap), enters) end
+  for _, agent in ipairs(T.candidates(it.to)) do T.stand(G, it, '>' .. agent, enters) end
 end
 
 -- Ends an item's ownership and lease in the plan; the charge of a run is settled at `at`.

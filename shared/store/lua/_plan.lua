@@ -1,7 +1,8 @@
 -- New WorkItems as a call brings them: checked and planned.
 
--- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract.
-T.ITEM_FIELDS = 13
+-- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract
+-- offer.
+T.ITEM_FIELDS = 14
 local ITEMS_MAX, INPUTS_BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX = 256, 16777216, 1024, 16384
 T.CAPS_MAX = 512
 
@@ -29,22 +30,12 @@ function T.wrong_items(S, G, a, first, least)
     local after = T.words(a[i + 10])
     edges = edges + #after
     if edges > EDGES_MAX then return 'dependencies=' .. edges .. ' in one call (' .. EDGES_MAX .. ' at most)' end
-    local fault = wrong_after(S, G, a[i], after, seen, outs)
+    local fault = wrong_after(S, G, a[i], after, seen, outs) or T.wrong_offer(a[i + 13])
     if fault then return fault end
     seen[a[i]] = true
     bytes = bytes + #a[i + 11]
   end
   if bytes > INPUTS_BYTES_MAX then return 'inputs=' .. bytes .. ' bytes (' .. INPUTS_BYTES_MAX .. ' at most)' end
-end
-
--- The capabilities of a Mission with those of new items, or nil where these are too many: sealing lists each of them.
-function T.merged_capabilities(stored, a, first)
-  local caps, seen = T.words(stored), {}
-  for _, cap in ipairs(caps) do seen[cap] = true end
-  for _, cap in ipairs(T.capabilities(a, first)) do
-    if not seen[cap] then caps[#caps + 1] = cap end
-  end
-  if #caps <= T.CAPS_MAX then return table.concat(caps, ' ') end
 end
 
 -- Notes who waits for what; what was verified before is not waited for, but its result is asked for: it is noted too.
@@ -85,6 +76,7 @@ function T.add_item(S, G, a, i)
   local waits = depend(S, G, it, a[i + 10])
   T.put_body(S, G, it, 'in', a[i + 11])
   if a[i + 12] ~= '' then T.put(it, 'ct', a[i + 12]) end
+  if a[i + 13] ~= '' then T.direct(it, a[i + 13]) end
   local seq = T.emit(S, G, 'work.authorized', it.id, G.actor, { a[i + 1], a[i + 2], T.int(#T.words(a[i + 10])) })
   G.ids[#G.ids + 1] = it.id
   if G.grown then

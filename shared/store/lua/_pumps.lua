@@ -52,7 +52,7 @@ function T.pump_unload(S, G, member)
   for _, id in ipairs(ids) do
     local it = T.named(S, G, id)
     if not it then return end
-    if it.st == 'offered' then T.index(G, it, false) end
+    if it.st == 'offered' then T.retract(G, it) end
     T.unhold(G, it)
   end
   G.doomed, G.gone = ids, #ids == 0

@@ -1,4 +1,4 @@
--- What a receipt says of the capabilities that new WorkItems need.
+-- The capabilities of new WorkItems: what their Mission lists, and what a receipt says of them.
 
 -- Capabilities of the items from `first` on, each once, in their order.
 function T.capabilities(a, first)
@@ -10,6 +10,27 @@ function T.capabilities(a, first)
   return list
 end
 
+-- A Mission's list of capabilities and candidates with more of them, or nil where these are too many: sealing lists each.
+function T.merged(stored, names)
+  local list, seen = T.words(stored), {}
+  for _, name in ipairs(list) do seen[name] = true end
+  for _, name in ipairs(names) do
+    if not seen[name] then list[#list + 1] = name end
+    seen[name] = true
+  end
+  if #list <= T.CAPS_MAX then return table.concat(list, ' ') end
+end
+
+-- The same with those of the items from `first` on.
+function T.merged_capabilities(stored, a, first)
+  local names = T.capabilities(a, first)
+  for i, cap in ipairs(names) do names[i] = T.shelf(cap) end
+  for i = first, #a, T.ITEM_FIELDS do
+    for _, agent in ipairs(T.candidates(string.match(a[i + 13], '^%S+'))) do names[#names + 1] = '>' .. agent end
+  end
+  return T.merged(stored, names)
+end
+
 -- What a receipt says of the live sessions: capabilities that none offers, then "capability:slots" where an item is wider
 -- than the largest that offers it.
 function T.unoffered(S, a, first)
@@ -18,11 +39,12 @@ function T.unoffered(S, a, first)
     widest[a[i + 1]] = math.max(widest[a[i + 1]] or 1, tonumber(a[i + 2]))
   end
   for _, cap in ipairs(T.capabilities(a, first)) do
-    if not redis.call('HGET', S.base .. '@caps', cap) then
+    if not redis.call('HGET', S.base .. '@caps', T.shelf(cap)) then
       missing[#missing + 1] = cap
-    elseif widest[cap] > 1 then
+    elseif widest[cap] > 1 or T.shelf(cap) ~= cap then
       local slots = T.largest(S, cap)
-      if slots < widest[cap] then narrow[#narrow + 1] = cap .. ':' .. T.int(slots) end
+      if slots == 0 then missing[#missing + 1] = cap
+      elseif slots < widest[cap] then narrow[#narrow + 1] = cap .. ':' .. T.int(slots) end
     end
   end
   return table.concat(missing, ' '), table.concat(narrow, ' ')

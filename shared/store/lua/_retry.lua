@@ -30,6 +30,16 @@ function T.offer_when_due(S, G, it, cause)
   if at > S.now then G.due['n ' .. G.name .. ' ' .. it.id] = at else T.offer(S, G, it, cause) end
 end
 
+-- A person has an item done again: what held it back is taken away, and all its attempts are before it.
+function T.renew_attempts(S, G, it)
+  if it.st == 'failed' and not T.is_retrying(it) then
+    G.count.failed, G.count.live = G.count.failed - 1, G.count.live + 1
+    G.due['e ' .. G.name .. ' ' .. it.id] = false
+  end
+  T.unhold(G, it)
+  for _, field in ipairs({ 'fc', 'lp', 'own' }) do T.put(it, field, nil) end
+end
+
 -- A run of `it` was lost with its Worker: it is offered again at once the first time, later after a wait, and in the end
 -- parked, where only a person takes it out. The caller has ended its ownership.
 function T.after_loss(S, G, it)

@@ -10,6 +10,7 @@ local function count_set(S, set, capabilities, by)
   local live = redis.call('HINCRBY', S.base .. '@live', set, by)
   if live == by and by == 1 then
     for capability in string.gmatch(capabilities, '[^,]+') do
+      capability = T.shelf(capability)
       local sets = redis.call('HGET', S.base .. '@caps', capability)
       redis.call('HSET', S.base .. '@caps', capability, sets and (sets .. ' ' .. set) or set)
     end
@@ -17,6 +18,7 @@ local function count_set(S, set, capabilities, by)
     redis.call('HDEL', S.base .. '@live', set)
     redis.call('DEL', S.base .. '@wake:' .. set)
     for capability in string.gmatch(capabilities, '[^,]+') do
+      capability = T.shelf(capability)
       local left = {}
       for _, other in ipairs(T.words(redis.call('HGET', S.base .. '@caps', capability) or '')) do
         if other ~= set then left[#left + 1] = other end
@@ -39,12 +41,19 @@ function T.unregister(S, agent, epoch)
   redis.call('ZREM', S.base .. '@due', 'x ' .. agent .. ' ' .. current)
 end
 
+-- Whether the caller's session does work of an item's capability, with all its slots.
+function T.is_able(S, it)
+  local slots, capabilities = string.match(S.record, '^%d+ %S+ %d+ (%d+) (%S*)$')
+  return tonumber(it.w or '1') <= tonumber(slots)
+    and T.does(capabilities, it.cap)
+end
+
 -- Slots of the largest live session that offers a capability.
 function T.largest(S, cap)
   local most = 0
   for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
     local slots, capabilities = string.match(record, '^%d+ %S+ %d+ (%d+) (%S*)$')
-    if string.find(',' .. capabilities .. ',', ',' .. cap .. ',', 1, true) then most = math.max(most, tonumber(slots)) end
+    if T.does(capabilities, cap) then most = math.max(most, tonumber(slots)) end
   end
   return most
 end

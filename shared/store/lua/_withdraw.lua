@@ -14,11 +14,10 @@ end
 function T.withdraw(S, G, it)
   local count, owner = T.counts(S, G), it.own
   if it.st == 'offered' then
-    T.index(G, it, false)
-    G.dir[it.cap] = G.dir[it.cap] or 'check'
+    T.retract(G, it)
   elseif it.st == 'queued' or it.st == 'active' then
     T.disown(S, G, it, it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now)
-    G.dir[it.cap] = G.dir[it.cap] or 'touch'
+    T.touch(G, it)
   else
     owner = nil
   end

@@ -62,6 +62,8 @@ local function write_directory(S, W)
   for _, dead in ipairs(gone) do
     local tombs = S.base .. '@tomb:' .. dead[1]
     redis.call('ZADD', tombs, version, dead[2])
+    -- Who is named may be gone for good; a session that did not look for so long is over.
+    if string.byte(dead[1]) == 62 then redis.call('PEXPIRE', tombs, T.INBOX_TTL_MS) end
     if redis.call('ZCARD', tombs) > T.TOMBS_MAX then
       local pruned = redis.call('ZPOPMIN', tombs, T.TOMBS_MAX / 2)
       local floor = tonumber(redis.call('HGET', S.base .. '@meta', 'floor') or '0')

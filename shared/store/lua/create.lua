@@ -1,7 +1,7 @@
 -- create: Creates a Mission and its Group, with its WorkItems or to be loaded by `add` and `seal`. Idempotent by its id.
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms keep_ms form total item capability width
---   urgency impact deadline start_by_s not_before retry digest after inputs contract ...
+--   urgency impact deadline start_by_s not_before retry digest after inputs contract offer ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN
@@ -23,7 +23,7 @@ T.calls.create = function(keys, a)
   if stored[1] then return present(S, a, stored, first) end
   local fault = T.wrong_items(S, nil, a, first, form == 'whole' and 1 or 0)
   if form ~= 'whole' and form ~= 'open' and (form ~= 'load' or #a >= first) then fault = 'form=' .. form end
-  local caps = T.merged_capabilities('', a, first)
+  local caps = not fault and T.merged_capabilities('', a, first)
   if fault or not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', fault or 'capabilities (' .. T.CAPS_MAX .. ' at most)') end
   if redis.call('EXISTS', S.base .. a[2] .. ':log') == 1 then
     return T.refuse('LOG_FOREIGN', 'group=' .. a[2] .. ' has a log that no Mission wrote')

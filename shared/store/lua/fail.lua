@@ -21,7 +21,7 @@ T.ops.fail = function(S, group, id, epoch, lease, digest, evidence, retryable)
   T.put(it, 'st', 'failed')
   T.put(it, 'dg', digest)
   T.put_body(S, G, it, 'fl', evidence)
-  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.touch(G, it)
   local count = T.counts(S, G)
   if at then
     T.put(it, 'own', nil)

@@ -17,13 +17,13 @@ local function item_of(S, G, schedule, record, id)
   local retry = record.retry == '-' and '' or string.gsub(record.retry, ',', ' ')
   local inputs = redis.call('GET', S.base .. G.name .. ':sc:' .. schedule) or ''
   return { id, record.cap, record.width, record.urgency, record.impact, '0', record.start_by, '', retry, record.digest, '',
-    inputs, record.contract }
+    inputs, record.contract, '' }
 end
 
 local function add(S, G, schedule, record, id, skipped)
   T.counts(S, G)
   G.actor, G.ids, G.mission = record.actor, {}, {}
-  T.offers(S, G, record.cap)
+  T.offers(S, G, T.shelf(record.cap))
   local before, late = #G.events, S.now - tonumber(record.due) > T.LATE_MS
   T.add_item(S, G, item_of(S, G, schedule, record, id), 1)
   local event = G.events[before + 1]

@@ -28,10 +28,19 @@ local function fault(S, verb, what)
   end
 end
 
+-- A capability as live sessions offer it: with no version, and with each major number.
+local function versions(S, name)
+  local list = { name }
+  for _, cap in ipairs(redis.call('HKEYS', S.base .. '@caps')) do
+    if cap ~= name and string.match(cap, '^[^~]+') == name then list[#list + 1] = cap end
+  end
+  return list
+end
+
 -- The capabilities in which a flag may have kept something from being taken.
 local function capabilities(S, what)
   local kind, name = string.match(what, '^(%a):(%S+)$')
-  local list = kind == 'c' and { name }
+  local list = kind == 'c' and versions(S, name)
     or kind == 'g' and T.words(redis.call('HGET', S.base .. name .. ':mission', 'caps') or '')
     or redis.call('HKEYS', S.base .. '@caps')
   table.sort(list)

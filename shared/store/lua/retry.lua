@@ -15,12 +15,7 @@ T.calls.retry = function(keys, a)
   if refused then return refused end
   if it.act == a[5] then return { T.envelope(S), 'repeated' } end
   if G.state ~= 'active' or (it.st ~= 'failed' and not it.hold) then return T.not_in(G, it) end
-  if it.st == 'failed' and not T.is_retrying(it) then
-    G.count.failed, G.count.live = G.count.failed - 1, G.count.live + 1
-    G.due['e ' .. G.name .. ' ' .. it.id] = false
-  end
-  T.unhold(G, it)
-  for _, field in ipairs({ 'fc', 'lp', 'own' }) do T.put(it, field, nil) end
+  T.renew_attempts(S, G, it)
   T.put(it, 'act', a[5])
   T.offer(S, G, it, 'retried')
   return T.answered(S, G, 'done')

@@ -28,6 +28,6 @@ T.ops.start = function(S, group, id, epoch)
   if code then return T.bar(S, G, code) end
   G.due['s ' .. G.name .. ' ' .. id] = false
   local seq = T.start(S, G, it)
-  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.touch(G, it)
   T.outcome(S, G, 'OK', nil, { T.granted(S, G, it, seq) })
 end

@@ -28,7 +28,7 @@ T.ops.submit = function(S, group, id, epoch, lease, digest, result)
   T.put_body(S, G, it, 'rs', result)
   local count = T.counts(S, G)
   count.verified = count.verified + 1
-  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.touch(G, it)
   T.release(S, G, it)
   T.ended_item(S, G, it)
   T.outcome(S, G, 'OK', T.int(seq))

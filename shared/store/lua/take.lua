@@ -1,10 +1,13 @@
 -- take: Accepts items of one Group and capability in the fixed order, and starts them while the call has free slots.
 -- keys: as turn
 -- args: group capability most tag
--- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items too wide for the free slots skipped
+-- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items passed over
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN QUARANTINE PAUSED EMPTY
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN QUARANTINE PAUSED EMPTY AUTH_FORBIDDEN
 -- events: work.offer.accepted work.started
+--
+-- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
+-- free slots, what is not this Worker's to do, and an offer that is over.
 T.arity.take = 4
 T.SKIP_MAX = 64
 
@@ -26,28 +29,15 @@ local function candidates(S, G, cap, most)
   return keys
 end
 
-local function accept(S, G, it)
-  T.put(it, 'oe', T.int(tonumber(it.oe or '0') + 1))
-  T.put(it, 'own', S.agent)
-  T.put(it, 'ses', S.epoch)
-  T.put(it, 'sby', it.sb and T.int(S.now + 1000 * it.sb) or S.start_by)
-  T.put(it, 'st', 'queued')
-  T.index(G, it, false)
-  G.held[S.agent] = G.held[S.agent] or {}
-  G.held[S.agent][it.id] = true
-  return T.emit(S, G, 'work.offer.accepted', it.id, S.by, it.oe .. ' ' .. it.sby)
-end
-
--- A grant's line: "+ group item capability epoch start_by seq lease expires number width checkpoint after"; '-' where there is none.
-function T.granted(S, G, it, seq)
-  local live = it.st == 'active'
-  return table.concat({ '+', G.name, it.id, it.cap, it.oe, it.sby, T.int(seq), live and it.lid or '-', live and it.lex or '-',
-    it.ln or '0', it.w or '1', it.ckn or '0', it.after and string.gsub(it.after, ' ', ',') or '-' }, ' ')
+-- Whether this item is passed over although it stands in the index: its offer is over, it asks for a later version than this
+-- Worker has, or it was directed at it, and that does not do such work, or not now.
+local function is_passed(S, G, it)
+  return T.is_offer_over(S, it) or not T.is_able(S, it) or it.to and T.paused(S, G, it.cap)
 end
 
 -- Accepts an item, and starts it where it fits the free slots; its grant's line.
 local function give(S, G, it, width)
-  local seq = accept(S, G, it)
+  local seq = T.accept(S, G, it)
   if width <= S.slots then
     S.slots = S.slots - width
     T.start(S, G, it)
@@ -61,6 +51,7 @@ end
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
   local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
+  code = code or (string.sub(cap, 1, 1) == '>' and cap ~= '>' .. S.agent and 'AUTH_FORBIDDEN')
   if code then return T.bar(S, G, code) end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
@@ -74,8 +65,8 @@ T.ops.take = function(S, group, cap, most, tag)
     end
     local width, size = tonumber(it.w or '1'), T.body_size(it, 'in')
     if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
-    if width > S.slots and S.ahead <= 0 then
-      -- All before the first that does not fit were taken: it heads the longer list that is looked through now.
+    if width > S.slots and S.ahead <= 0 or (it.ox or it.to or it.cap ~= cap) and is_passed(S, G, it) then
+      -- All before the first that is passed over were taken: it heads the longer list that is looked through now.
       if skipped == 0 then keys, i = candidates(S, G, cap, limit + T.SKIP_MAX), 1 end
       skipped = skipped + 1
     else

@@ -1,4 +1,4 @@
--- tick: Carries out what is due in one partition: lapsed leases and start-by deadlines, pumps, ended sessions.
+-- tick: Carries out what is due in one partition: lapsed leases, start-by deadlines and offers, pumps, ended sessions.
 -- keys: the partition's @meta
 -- args: replid most
 -- bound: `most` due entries (256 at most); 64 items released, cancelled, removed or given back by pumps and ended sessions
@@ -44,6 +44,8 @@ local function carry_out(S, member)
   elseif kind == 'f' then T.come_due(S, G, id, member)
   elseif kind == 'l' or kind == 's' then
     T.lapse(S, G, T.named(S, G, id), kind, member)
+  elseif kind == 'o' then
+    T.expire_offer(S, G, T.named(S, G, id), member)
   elseif kind == 'n' then
     come(S, G, T.named(S, G, id), member)
   elseif not PUMPS[kind] then

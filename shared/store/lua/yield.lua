@@ -27,7 +27,7 @@ T.ops.yield = function(S, group, id, epoch, lease, number, digest, state, keep)
     T.put(it, 'sby', T.int(start_by))
     G.held[S.agent][id] = true
     G.due['s ' .. G.name .. ' ' .. id] = start_by
-    G.dir[it.cap] = G.dir[it.cap] or 'touch'
+    T.touch(G, it)
   else
     T.emit(S, G, 'work.released', id, S.by, { epoch, 'yielded' })
     T.give_back(S, G, it, S.now, 'released')
