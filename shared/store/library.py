@@ -53,7 +53,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "unlist": ("replid", "group", "index", "..."),
     "repair": (
         *("replid", "group", "actor", "reason", "incarnation", "through", "digest"),
-        *("total", "verified", "failed", "cancelled", "live"),
+        *("total", "verified", "failed", "cancelled", "live", "running", "starts", "estimate"),
     ),
     "recall": ("replid", "group", "entry", "..."),
     "pause": ("replid", "verb", "what", "actor", "after"),

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from ..model import GroupId, ItemId, ItemState
+from ..versions import shelf
 from . import keys
 from .differences import Difference
 
 PAGE = 2_000
 
-_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out")
+_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out", "to", "ox")
 _TIMERS = {ItemState.ACTIVE: "l", ItemState.QUEUED: "s", ItemState.BLOCKED: "b"}
 
 
@@ -21,7 +22,7 @@ async def listed(client: Any, base: str, group: GroupId, ids: Sequence[ItemId], 
         return []
     raw_state, raw_caps = await client.hmget(keys.mission(base, group), "state", "caps")
     is_active = raw_state in (b"active", b"loading")
-    expected: dict[str, set[str]] = {}
+    expected: dict[str, dict[str, bool]] = {}
     dependents: dict[ItemId, int] = {}
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
@@ -34,10 +35,11 @@ async def listed(client: Any, base: str, group: GroupId, ids: Sequence[ItemId], 
             if fields["out"]:
                 dependents[item] = int(fields["out"])
             for name, member in _expected(group, item, fields, is_active=is_active):
-                expected.setdefault(name, set()).add(member)
+                # Whether an offer for a time is still listed is up to the next tick.
+                expected.setdefault(name, {})[member] = not (fields["ox"] and name.startswith("@take:"))
     if is_active:
         for capability in (raw_caps or b"").decode().split():
-            expected.setdefault(f"@take:{capability}", set())
+            expected.setdefault(f"@take:{shelf(capability)}", {})
     found = [difference async for difference in _strays_and_gaps(client, base, group, expected)]
     return found + [difference async for difference in _lost_dependents(client, base, group, dependents)]
 
@@ -45,8 +47,8 @@ async def listed(client: Any, base: str, group: GroupId, ids: Sequence[ItemId], 
 def _expected(group: GroupId, item: ItemId, fields: dict[str, str], *, is_active: bool) -> Iterator[tuple[str, str]]:
     """Where one item must stand in its partition: the key's name and the member."""
     state = ItemState(fields["st"])
-    if state is ItemState.OFFERED and is_active:
-        yield f"@take:{fields['cap']}", f"{group} {fields['key']}"
+    if state is ItemState.OFFERED and is_active and not fields["to"]:
+        yield f"@take:{shelf(fields['cap'])}", f"{group} {fields['key']}"
     if fields["own"] and state in _TIMERS:
         yield f"@held:{fields['own']}", f"{group} {item}"
         yield "@due", f"{_TIMERS[state]} {group} {item}"
@@ -74,10 +76,10 @@ async def _lost_dependents(
 
 
 async def _strays_and_gaps(
-    client: Any, base: str, group: GroupId, expected: dict[str, set[str]]
+    client: Any, base: str, group: GroupId, expected: dict[str, dict[str, bool]]
 ) -> AsyncIterator[Difference]:
     for name, members in sorted(expected.items()):
-        listed = sorted(members)
+        listed = sorted(member for member, is_sure in members.items() if is_sure)
         for start in range(0, len(listed), PAGE):
             page = listed[start : start + PAGE]
             async with client.pipeline(transaction=False) as pipe:

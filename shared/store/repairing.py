@@ -22,7 +22,7 @@ from ..model import GroupId, ItemId, ItemState
 from ..names import name_of
 from . import keys, log, views
 from .store import Store
-from .verifying import counts_of, inspect, states_of
+from .verifying import counts_of, inspect, running_of, states_of
 
 UNLISTED, RECALLED = 64, 256
 _TOLD = ("st", "own", "ses", "oe", "ln", "ckn", "ckd", "dg", "nb", "hold")
@@ -140,8 +140,9 @@ async def _begin_anew(store: Store, plan: Plan, actor: str, reason: str) -> None
     base, group = store.base(plan.partition), plan.group
     counts = await counts_of(store, base, group)
     numbers = (counts.total, counts.verified, counts.failed, counts.cancelled, counts.live)
+    running = await running_of(store, base, group, await store.run(views.item_ids, base, group))
     told = (plan.incarnation, plan.through, await _digest(store, base, group))
-    await store.call("repair", plan.partition, (group, actor, reason, *told, *numbers))
+    await store.call("repair", plan.partition, (group, actor, reason, *told, *numbers, *running))
 
 
 async def _digest(store: Store, base: str, group: GroupId) -> str:

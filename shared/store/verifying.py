@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Corrupt, Refused, TreadleError, Unavailable
-from ..model import GroupId, ItemId, ItemState, MissionState
+from ..model import STARTS_EPOCH_MS, GroupId, ItemId, ItemState, MissionState, Usage
 from ..names import name_of
 from . import keys, listed, log, views
 from .differences import Difference, Story
+from .replies import parse_usage
 from .store import Store
 
 PAGE = 2_000
@@ -120,6 +121,10 @@ async def _compare_state(store: Store, base: str, group: GroupId, told: Story | 
     for name in ("verified", "failed", "cancelled", "live"):
         if getattr(counts, name) != getattr(stored, name) and (name != "live" or state == MissionState.ACTIVE):
             found.append(Difference("mission", name, str(getattr(counts, name)), str(getattr(stored, name))))
+    expected = await running_of(store, base, group, ids)
+    usage = await store.run(_usage, base, group)
+    if (usage.running, usage.starts_ms, usage.estimate_ms) != expected:
+        found.append(Difference("@usage", "what runs", str(expected[0]), str(usage.running)))
     if told is None:
         return found
     if told.mission != state and state != "loading":
@@ -138,6 +143,11 @@ async def _mission(client: Any, base: str, group: GroupId) -> tuple[str, Counts]
     if state is None or None in counts:
         raise ValueError("its state or a counter is not there")
     return state.decode(), Counts(*map(int, counts))
+
+
+async def _usage(client: Any, base: str, group: GroupId) -> Usage:
+    packed = await client.hget(keys.usage(base), f"g:{group}")
+    return parse_usage(packed.decode().split()) if packed else Usage()
 
 
 async def _told(
@@ -204,6 +214,18 @@ async def counts_of(store: Store, base: str, group: GroupId) -> Counts:
         gone = max(0, stored[0] - failed) + max(0, stored[1] - cancelled)
         failed, cancelled = max(failed, stored[0]), max(cancelled, stored[1])
     return Counts(len(ids) + gone, states.get(ItemState.VERIFIED, 0), failed, cancelled, live)
+
+
+async def running_of(store: Store, base: str, group: GroupId, ids: Sequence[ItemId]) -> tuple[int, int, int]:
+    """What runs: the widths, the starts and the estimates, summed as `_usage.lua` does."""
+    running = starts_ms = estimate_ms = 0
+    async for _, fields in states_of(store, base, group, ids, ("st", "w", "t0", "est")):
+        if fields["st"] == ItemState.ACTIVE:
+            width = int(fields["w"] or 1)
+            running += width
+            starts_ms += width * (int(fields["t0"]) - STARTS_EPOCH_MS)
+            estimate_ms += width * int(fields["est"])
+    return running, starts_ms, estimate_ms
 
 
 async def _stored_counts(client: Any, base: str, group: GroupId) -> tuple[str, int, int]:

@@ -14,7 +14,7 @@ REPAIRS: dict[str, Sequence[Any]] = {
     "halt": (),
     "drop_item": ("a", "index", "digest", "evidence"),
     "unlist": ("@take:index",),
-    "repair": ("ana", "reason", 1, 3, "digest", 1, 0, 0, 0, 1),
+    "repair": ("ana", "reason", 1, 3, "digest", 1, 0, 0, 0, 1, 0, 0, 0),
     "recall": (f"n {GROUP} a",),
 }
 """What each is called with behind the Group."""
@@ -80,7 +80,7 @@ async def a_key_that_is_no_index(world: World) -> Call:
 @refusal("repair", "REVISION_CONFLICT")
 async def a_log_that_went_on_since_it_was_looked_at(world: World) -> Call:
     await halted(world)
-    return repairing(world, "repair", "ana", "reason", 1, 2, "digest", 1, 0, 0, 0, 1)
+    return repairing(world, "repair", "ana", "reason", 1, 2, "digest", 1, 0, 0, 0, 1, 0, 0, 0)
 
 
 @refusal("repair", "LOG_FOREIGN")

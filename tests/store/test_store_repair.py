@@ -15,6 +15,7 @@ from treadle.shared.errors import Refused
 from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId
 from treadle.shared.store import repairing, verifying
 from treadle.shared.store.differences import Difference
+from treadle.shared.store.replies import parse_usage
 from treadle.worker.core.inbox import Inbox
 
 GOOD = GroupId("good")
@@ -249,6 +250,19 @@ async def test_verify_finds_each_damage_of_the_table(name: str, world: World) ->
     await DAMAGE[name].harm(world)
     assert await differences(world) != ()
     assert await differences(world, GOOD) == ()
+
+
+async def test_a_run_whose_item_nobody_can_read_is_not_counted_for_ever(world: World) -> None:
+    hand, _ = await begun(world)
+    await hand.take()
+    await DAMAGE["an item that is gone"].harm(world)
+    await repaired(world, drop_damaged=True)
+    base = world.store.base(0)
+    for node in (f"g:{GROUP}", "a:acme", "c:standard"):
+        packed = await world.raw.hget(base + "@usage", node)
+        assert parse_usage(packed.decode().split()).running == 1, node
+    await world.raw.hset(base + "@usage", f"g:{GROUP}", "0 2 0 0 0 0 1 1 1")
+    assert "@usage" in {one.where for one in await differences(world)}
 
 
 async def test_a_group_that_is_not_halted_is_not_repaired(world: World) -> None:

@@ -1,13 +1,14 @@
 -- repair: Gives a halted Group a log made anew, in its next incarnation, and lets it go on. Idempotent by the incarnation.
 -- keys: the partition's @meta
 -- args: replid group actor reason incarnation through digest total verified failed cancelled live
+--   running starts estimate
 -- bound: one Event; its items are listed again by ticks, 64 a call
 -- flags: allow-oom
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN REVISION_CONFLICT INVALID_STATE_TRANSITION
 -- events: group.repaired
 --
 -- `incarnation` is the one that ends. `through` is the last sequence that the old log or the record knew, and `digest` that of
--- the Group's state there, made from its items' hashes, as are the counts: nobody writes to a halted Group meanwhile. What is
+-- the Group's state there, made from its items' hashes, as are the counts and what runs: nobody writes to a halted Group meanwhile. What is
 -- in the old log goes. The reply: envelope, "done" or "repeated".
 
 -- A sequence that no Group reaches: an entry above it has the id of somebody's clock.
@@ -29,6 +30,20 @@ local function check(S, G, a, mission)
   end
   if not (mission and STANDS[mission[1]] and tonumber(mission[2]) and mission[3] and mission[4] and tonumber(mission[6])) then
     return T.refuse('LOG_FOREIGN', 'group=' .. G.name .. ' its Mission cannot be read: it cannot be repaired')
+  end
+end
+
+-- What runs of the Group, with its share in its account and class: a run whose item nobody could read is in none of them.
+local function settle(S, G, running, starts, estimate)
+  local change = { running = running - G.usage.running, starts = starts - G.usage.starts,
+    estimate = estimate - G.usage.estimate }
+  for _, node in ipairs({ 'g:' .. G.name, 'a:' .. G.account, 'c:' .. G.class }) do
+    local packed = redis.call('HGET', S.base .. '@usage', node)
+    if packed then
+      local u = node == 'g:' .. G.name and G.usage or T.usage(packed)
+      for field, by in pairs(change) do u[field] = math.max(0, u[field] + by) end
+      redis.call('HSET', S.base .. '@usage', node, T.pack_usage(u))
+    end
   end
 end
 
@@ -54,6 +69,7 @@ T.calls.repair = function(keys, a)
   G.count = { total = tonumber(a[8]), verified = tonumber(a[9]), failed = tonumber(a[10]), cancelled = tonumber(a[11]),
     live = tonumber(a[12]), keep = tonumber(mission[6]) }
   T.emit(S, G, 'group.repaired', '', a[3], { G.incarnation, a[6], a[7], a[4] })
+  settle(S, G, tonumber(a[13]), tonumber(a[14]), tonumber(a[15]))
   G.due['g ' .. G.name .. ' 0'] = S.now
   if G.state == 'loading' then G.due['u ' .. G.name .. ' 0'] = S.now + T.LOAD_MS end
   if mission[1] == 'cancelled' or mission[1] == 'failed' then G.due['c ' .. G.name .. ' 0'] = S.now end
