@@ -123,7 +123,7 @@ MUTATIONS = (
         "a lease lapses before its time",
         18,
         (
-            Edit("tick.lua", "tonumber(it[field]) > S.now then", "tonumber(it[field]) > S.now + 300 then"),
+            Edit("_lapse.lua", "if at > S.now then", "if at > S.now + 300 then"),
             Edit("tick.lua", "'-inf', T.int(S.now), 'LIMIT'", "'-inf', T.int(S.now + 300), 'LIMIT'"),
         ),
     ),
@@ -149,8 +149,8 @@ MUTATIONS = (
         1,
         (Edit("install_session.lua", "math.min(S.now, tonumber(it.lex)) or S.now)", "tonumber(it.t0) or S.now)"),),
     ),
-    Mutation("what is paused is taken", 18, (Edit("take.lua", "(T.paused(S, G, cap) and 'PAUSED')", "nil"),)),
-    Mutation("what is paused is started", 18, (Edit("start.lua", "(T.paused(S, G, it.cap) and 'PAUSED')", "nil"),)),
+    Mutation("what is paused is taken", 18, (Edit("take.lua", "or T.barred(S, G, cap)", ""),)),
+    Mutation("what is paused is started", 18, (Edit("start.lua", "or T.barred(S, G, it.cap)", ""),)),
     Mutation(
         "a cancelled item keeps its run",
         5,
