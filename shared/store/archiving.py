@@ -8,8 +8,8 @@ from typing import Any
 from ..archive import BODIES, Header, Scribe
 from ..errors import Corrupt, Refused, TreadleError
 from ..lifecycle import TERMINAL_MISSIONS
-from ..model import INCARNATION, GroupId, ItemId, MissionView
-from . import keys, views
+from ..model import GroupId, ItemId, MissionView
+from . import keys, log, views
 from .store import Store
 
 PAGE = 500
@@ -81,7 +81,8 @@ async def _opened(client: Any, base: str, group: GroupId) -> tuple[Header, dict[
         pipe.hget(keys.seqs(base), group)
         pipe.xrange(keys.log(base, group), count=1)
         pipe.zscore(keys.due(base), f"z {group} 0")
-        raw, seq, first, expiry = await pipe.execute()
+        pipe.hget(keys.groups(base), group)
+        raw, seq, first, expiry, listed = await pipe.execute()
     if b"state" not in raw or seq is None:
         raise Refused(f"group {group}: there is no Mission of it, or its time was over", code="GROUP_NOT_FOUND")
     if expiry is None:
@@ -93,7 +94,7 @@ async def _opened(client: Any, base: str, group: GroupId) -> tuple[Header, dict[
         )
     view = views.mission_of(group, 0, raw, seq)
     oldest = int(first[0][0].partition(b"-")[0])
-    return Header(view.mission, group, INCARNATION, view.created_ms, oldest, int(seq)), raw
+    return Header(view.mission, group, log.incarnation_of(listed), view.created_ms, oldest, int(seq)), raw
 
 
 async def _log(

@@ -57,6 +57,18 @@ async def test_an_archive_holds_every_event_and_every_item_with_its_bodies(world
     assert again.digest == scribe.digest
 
 
+async def test_an_archive_of_a_log_that_was_made_anew_says_its_incarnation(world: World) -> None:
+    world.audited = False
+    group = await ended(world)
+    record = (await world.raw.hget(world.key("@groups"), group)).decode().split(" ")
+    record[4] = "2"
+    await world.raw.hset(world.key("@groups"), group, " ".join(record))
+    _, (header, _, *parts) = await written(world)
+    assert isinstance(header, Header)
+    assert header.incarnation == 2
+    assert {part.incarnation for part in parts if isinstance(part, Event)} == {2}
+
+
 async def test_r11_its_archive_is_recorded_once_with_the_digest_of_its_bytes(world: World) -> None:
     group = await ended(world)
     digest = await recorded(world, group)
