@@ -131,6 +131,12 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
         if both := names & part.directory.get(cap, set()):
             yield f"@tomb and @dir of {cap} both have {both}"
     timers = {member: score for member, score in part.due.items() if member[0] in "lsn"}
+    # What waits for its time in a Mission that was cancelled is withdrawn by a tick or by the pump, whichever comes first.
+    timers = {
+        member: at
+        for member, at in timers.items()
+        if member[0] != "n" or part.groups[member.split(" ")[1]].state == "active"
+    }
     yield from _differ("@due", timers, due)
     yield from _registry(part)
     yield from _usage(part, histories)
@@ -219,7 +225,8 @@ def _registry(part: PartitionDump) -> Iterator[str]:
         epoch, set_, ttl, _, capabilities = record.split(" ")
         counts[set_] = counts.get(set_, 0) + 1
         for capability in capabilities.split(","):
-            offered.setdefault(capability, set()).add(set_)
+            name, tilde, version = capability.partition("~")
+            offered.setdefault(name + tilde + version.partition(".")[0], set()).add(set_)  # found by its major version
         silent[f"x {agent} {epoch}"] = int(ttl)
     yield from _differ("@live", part.live, {name: str(count) for name, count in counts.items()})
     yield from _differ("@caps", {cap: set(sets.split()) for cap, sets in part.caps.items()}, offered)
