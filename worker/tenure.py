@@ -107,8 +107,9 @@ class Tenure:
         """Accepted and waiting for a slot."""
         self._quarantine = Quarantine()
         self.due_ms: dict[int, int | None] = {}
-        self._too_wide: dict[tuple[GroupId, Capability], str] = {}
-        """Heads that need more slots than are free: not asked for before one gets free, or the head is another."""
+        self._passed: dict[tuple[GroupId, Capability], tuple[str, int]] = {}
+        """Head and number of what is too wide for what is free, or not for this Worker: asked for again once either changes,
+        a slot gets free, or the whole directory is read."""
         self._set_by: dict[tuple[GroupId, Capability], DirectoryEntry] = {}
         self._alone: int | None = None
         """The partition that gets all free slots at the next take, since its head is wider than its share was."""
@@ -184,6 +185,8 @@ class Tenure:
 
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
+        if whole is not None:
+            self._passed.clear()
         theirs = [self.asked.sift(entry) for entry in entries]
         theirs = [entry for entry in theirs if self._serves(entry.group)]
         for entry in theirs:
@@ -212,9 +215,9 @@ class Tenure:
         self.admit([replace(entry, takeable=max(0, entry.takeable - len(declines)))], now_ms)
 
     def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
-        """The entry, or one with nothing to take while its head is known to be too wide for what is free."""
+        """The entry, or one with nothing to take while all of it is known to be passed over here."""
         key = (entry.group, entry.capability)
-        if entry.code or self._too_wide.get(key) != entry.head:
+        if entry.code or self._passed.get(key) != (entry.head, entry.takeable):
             self._set_by.pop(key, None)
             return entry
         self._set_by[key] = entry
@@ -293,8 +296,8 @@ class Tenure:
         if wide and turn.slots < self.free_slots:
             self._alone = turn.partition
         else:
-            heads = {(entry.group, entry.capability): entry.head for entry in reply.entries}
-            self._too_wide.update({key: heads[key] for key in wide & heads.keys()})
+            heads = {(one.group, one.capability): (one.head, one.takeable) for one in reply.entries}
+            self._passed.update({key: heads[key] for key in wide & heads.keys()})
 
     def inherit(self, grants: Iterable[Grant]) -> None:
         """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
@@ -392,7 +395,7 @@ class Tenure:
         self.renewals.drop(run.lease.lease_id)
         self.runs.pop(run.lease.lease_id, None)
         self.is_hungry = True
-        self._too_wide.clear()
+        self._passed.clear()
         self.ready.update(self._set_by.values(), 0)
         self._set_by.clear()
 

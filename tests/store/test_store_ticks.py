@@ -51,7 +51,7 @@ async def test_a_lapsed_lease_offers_the_item_to_everybody_at_its_last_checkpoin
     lapsed, offered = (await world.log())[-2:]
     assert (lapsed.kind, lapsed.by) == (EventKind.LAPSED, "timer")
     assert lapsed.data == ("1", "worker-1", "lease", str(grant.lease.expires_ms))
-    assert offered.data == ("index", "lapsed")
+    assert offered.data == ("index", "lapsed", "-", "0")
     again = await other.started()
     assert (again.ownership_epoch, again.checkpoint_number) == (2, 1)
     assert again.lease is not None

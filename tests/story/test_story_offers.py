@@ -138,6 +138,32 @@ async def test_work_that_asks_for_a_version_goes_to_workers_that_have_it(
     assert by == {"any": "old", "early": "old", "late": "new"}
 
 
+async def test_what_comes_behind_an_item_that_is_too_wide_for_an_idle_worker_is_done(
+    treadle_client: Client, treadle_worker: Workers
+) -> None:
+    await treadle_worker(name="narrow")
+    mission = await treadle_client.submit(MissionSpec(id="m", objective="it grows", work=[], open=True))
+    await mission.add([WorkSpec(id="wide", capability="piece", slots=4, urgency="critical")])
+    await asyncio.sleep(30)
+    await mission.add([WorkSpec(id="small", capability="piece")])
+    await asyncio.sleep(30)
+    states = {name: item.state for name, item in (await mission.items()).items()}
+    assert states == {"wide": ItemState.OFFERED, "small": ItemState.VERIFIED}
+
+
+async def test_what_was_offered_by_name_while_its_capability_was_paused_is_done_when_it_is_resumed(
+    treadle_client: Client, treadle_worker: Workers
+) -> None:
+    await treadle_worker(name="w1")
+    await treadle_client.pause("capability:piece")
+    work = [WorkSpec(id="a", capability="piece", offer_to=["w1"], offer="named")]
+    mission = await treadle_client.submit(MissionSpec(id="m", objective="by name", work=work))
+    await asyncio.sleep(30)
+    assert (await mission.items())["a"].state is ItemState.OFFERED
+    await treadle_client.resume("capability:piece")
+    assert await mission.results(timeout=30) == {"a": "a"}
+
+
 async def test_one_new_item_wakes_few_of_many_idle_workers(treadle_client: Client, treadle_worker: Workers) -> None:
     """R24: 32 Workers wait for work of one kind; at most 3 of them ask for the one item that comes."""
     for number in range(32):
