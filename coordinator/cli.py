@@ -16,6 +16,7 @@ from treadle.shared.errors import Misuse, TreadleError, Unavailable
 
 from .commands import opening
 from .commands.archive import archive
+from .commands.blocking import blocked, unblock
 from .commands.control import cancel, parked, requeue, retry
 from .commands.demo import demo
 from .commands.doctor import doctor
@@ -73,6 +74,8 @@ for command in (
     offer,
     requeue,
     parked,
+    blocked,
+    unblock,
     pause,
     resume,
     schedules,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse, Refused
+from treadle.shared.inputs import plain
 from treadle.shared.model import Added, GroupId, ItemId, NewItem
 from treadle.shared.names import name_of, token
 from treadle.shared.store import Store, commands
@@ -96,6 +97,19 @@ async def retry(asking: Asking, target: Target) -> None:
     await _commanded(asking, target, "be tried again", question)
 
 
+async def unblock(asking: Asking, target: Target, resolution: object) -> str:
+    """Let a blocked item go on with a resolution; the state it is in now. Done once, however often its reply is lost."""
+    action, item = new_id("unblock"), _item(target)
+    raw = codec.pack(plain(resolution), field="resolution", limit=codec.RESULT_MAX)
+
+    async def question(store: Store) -> str:
+        return await commands.unblock(
+            store, target.group, item, actor=_actor(asking), action=action, digest=codec.digest(raw), resolution=raw
+        )
+
+    return await _commanded(asking, target, "be unblocked", question)
+
+
 async def offer(asking: Asking, target: Target, to: str) -> None:
     """Offer an item again, to those `to` says (`NewItem.offer`); done once, however often its reply is lost."""
     action = new_id("offer")
@@ -140,6 +154,8 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target} is cancelled, which is final; submit it anew"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
             text = f"{target} is {state}: only what failed or is parked can be tried again"
+        case "INVALID_STATE_TRANSITION" if wish == "be unblocked" and not ended:
+            text = f"{target} is {state}, not blocked: there is nothing to unblock"
         case "WORK_ALREADY_OWNED":
             owner = quoted(name_of(refused.details.get("owner", "-")))
             text = (

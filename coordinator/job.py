@@ -111,6 +111,10 @@ class Job(Generic[R]):
         """Have it done again, now, where it failed or was parked, all its attempts before it."""
         await self._commanded(commanding.retry(self._asking, self._target))
 
+    async def unblock(self, resolution: Any = None) -> ItemState:
+        """Let it go on where it is blocked, as `Mission.unblock`."""
+        return ItemState(await self._commanded(commanding.unblock(self._asking, self._target, resolution)))
+
     async def _look(self) -> ItemView:
         return self._there(await self._asking.ask(lambda store: store.item(self._group, self._item, bodies=True)))
 

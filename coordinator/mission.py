@@ -162,9 +162,18 @@ class Mission:
     async def retry(self, item: str) -> None:
         """Have a failed or parked item done again, now, all its attempts before it.
 
+        One that is parked as CHECKPOINT, since none of its Checkpoints can be trusted, is done from its beginning.
         Refused (INVALID_STATE_TRANSITION) where it is neither, or where the Mission has ended: that is final.
         """
         await commanding.retry(self._asking, self._target(item))
+
+    async def unblock(self, item: str, resolution: Any = None) -> ItemState:
+        """Let a blocked item go on; its handler is called anew and finds `resolution` (1 MiB at most) in its context.
+
+        Gives its state: `queued` for the Worker it still belongs to, else `offered` to all. `items()` says of each blocked
+        one why, since when, and what it needs. Refused (INVALID_STATE_TRANSITION) where it is not blocked.
+        """
+        return ItemState(await commanding.unblock(self._asking, self._target(item), resolution))
 
     async def offer(
         self, item: str, to: Sequence[str] | None = None, *, mode: OfferMode = "preferred", seconds: float | None = None

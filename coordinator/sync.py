@@ -101,6 +101,10 @@ class SyncMission:
         """As `Mission.fail`."""
         self._running().run(lambda: self._mission.fail(item, evidence))
 
+    def unblock(self, item: str, resolution: Any = None) -> ItemState:
+        """As `Mission.unblock`."""
+        return self._running().run(lambda: self._mission.unblock(item, resolution))
+
     def retry(self, item: str) -> None:
         """As `Mission.retry`."""
         self._running().run(lambda: self._mission.retry(item))
@@ -161,6 +165,10 @@ class SyncJob(Generic[R]):
     def retry(self) -> None:
         """As `Job.retry`."""
         self._running().run(self._job.retry)
+
+    def unblock(self, resolution: Any = None) -> ItemState:
+        """As `Job.unblock`."""
+        return self._running().run(lambda: self._job.unblock(resolution))
 
 
 class SyncClient:

@@ -9,6 +9,7 @@ from treadle.shared.store import Store, pictures
 from treadle.shared.versions import spoken, versioned
 
 from .core.gates import explain
+from .core.readable import times
 
 ITEMS_LOOKED_AT = 5_000
 """Of a larger Mission only the counts are said: reading its items would take longer than they are worth."""
@@ -26,9 +27,10 @@ async def why_mission(store: Store, view: MissionView) -> str:
         text += "; it is open, and ends after `seal` only"
     if view.total > ITEMS_LOOKED_AT:
         return text
-    waiting = Counter(
-        versioned(item.capability, item.version) for item in await store.items(view.group) if not item.has_ended
-    )
+    items = await store.items(view.group)
+    if asking := sum(item.blocked is not None for item in items):
+        text += f"; BLOCKED: {times(asking, 'item waits', 'items wait')} for an answer (`treadle blocked`)"
+    waiting = Counter(versioned(item.capability, item.version) for item in items if not item.has_ended)
     now_ms, workers = await pictures.workers(store)
     live = [worker for worker in workers if not worker.is_silent(now_ms)]
     missing = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .blocks import Block
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Offer
 from .versions import does
 
@@ -135,6 +136,7 @@ class ItemFacts:
     """How many runs of it have begun."""
     failure: str = ""
     """Type and text of its last Evidence."""
+    blocked: Block | None = None
     ahead: int = 0
     """Takeable items of its Group and capability that come before it."""
     paused: tuple[str, ...] = ()
@@ -171,6 +173,18 @@ class StuckFacts:
     type: str = ""
     """Of its last Evidence, where that was read."""
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedFacts:
+    """One WorkItem that waits for what somebody decides."""
+
+    mission: str
+    item: str
+    account: str
+    capability: Capability
+    owner: AgentId | None
+    block: Block
 
 
 @dataclass(frozen=True, slots=True)

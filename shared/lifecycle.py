@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .model import EventKind, ItemState, MissionState
+from .model import Event, EventKind, ItemState, MissionState
 
 
 class Who(StrEnum):
@@ -35,6 +35,8 @@ class Given(StrEnum):
 
     PARKED = "it is parked"
     RETRYING = "it waits for another attempt"
+    OWNED = "it still belongs to a Worker"
+    OWNERLESS = "it belongs to nobody"
     DEPENDENT = "it waits for other items"
     LATE = "its lease or start-by deadline is over"
     NAMED = "its offer names that Worker"
@@ -80,7 +82,7 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(
         *(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.POLICY),
         by="tick",
-        then="create add fire submit release yield tick close_session install_session",
+        then="create add fire submit release yield unblock tick close_session install_session",
     ),
     _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.POLICY, by="tick", then="fail", given=Given.RETRYING),
     _row(_K.OFFERED, (_S.OFFERED,), _S.OFFERED, Who.POLICY, by="tick", then="decline"),
@@ -92,11 +94,21 @@ ITEM_MOVES: tuple[Move, ...] = (
         then="offer",
         unless=Given.DEPENDENT,
     ),
+    _row(_K.OFFERED, (_S.BLOCKED,), _S.OFFERED, Who.COMMAND, by="offer", given=Given.OWNERLESS),
     _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take accept"),
     _row(_K.OFFER_DECLINED, (_S.OFFERED,), _S.OFFERED, Who.OFFERED, by="decline", given=Given.NAMED),
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
     _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
     _row(_K.CHECKPOINTED, (_S.ACTIVE,), _S.QUEUED, Who.HOLDER, by="yield"),
+    _row(_K.BLOCKED, (_S.ACTIVE,), _S.BLOCKED, Who.HOLDER, by="block"),
+    _row(_K.UNBLOCKED, (_S.BLOCKED,), _S.QUEUED, Who.COMMAND, by="unblock", given=Given.OWNED),
+    _row(_K.UNBLOCKED, (_S.BLOCKED,), _S.OPEN, Who.COMMAND, by="unblock", then="unblock", given=Given.OWNERLESS),
+    _row(
+        *(_K.RELEASED, (_S.BLOCKED,), _S.BLOCKED, Who.SESSION),
+        by="close_session install_session tick",
+        given=Given.OWNED,
+    ),
+    _row(_K.LAPSED, (_S.BLOCKED,), _S.BLOCKED, Who.TIMER, by="tick", then="unblock", given=Given.OWNED),
     _row(_K.RELEASED, _OWNED, _S.OPEN, Who.OWNER, by="release close_session tick", then="yield install_session"),
     _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="tick"),
     _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="offer", given=Given.LATE),
@@ -110,10 +122,11 @@ ITEM_MOVES: tuple[Move, ...] = (
         by="fail_item cancel tick",
         given=Given.RETRYING,
     ),
-    _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, then="tick install_session"),
+    _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, then="release tick install_session"),
     _row(_K.CANCELLED, _UNFINISHED, _S.CANCELLED, Who.COMMAND, by="cancel tick"),
 )
 """A failed item leaves only by a new offer: of its retry contract, or of a command. Parking holds an open item back.
+A blocked item whose ownership ends stays blocked: a closed, silent or replaced session's, or one whose blocked lease is over.
 
 A `tick` carries out what a timer or an ended Mission asks for; no Worker and no person asks it for one item.
 """
@@ -146,12 +159,29 @@ GROUP_CALLS: dict[EventKind, frozenset[str]] = {
 TERMINAL_ITEMS = frozenset({_S.VERIFIED, _S.FAILED, _S.CANCELLED})
 TERMINAL_MISSIONS = frozenset({MissionState.APPROVED, MissionState.FAILED, MissionState.CANCELLED})
 
-_NEXT = {(source, move.cause): move.target for move in ITEM_MOVES for source in move.sources}
+_OWNED_NEXT = {
+    (source, move.cause): move.target
+    for move in ITEM_MOVES
+    if move.given is not Given.OWNERLESS
+    for source in move.sources
+}
+_OWNERLESS_NEXT = {
+    (source, move.cause): move.target for move in ITEM_MOVES if move.given is Given.OWNERLESS for source in move.sources
+}
 
 
-def next_state(state: ItemState | None, cause: EventKind) -> ItemState:
-    """The state after `cause`; ValueError where the table has no such row."""
-    try:
-        return _NEXT[state, cause]
-    except KeyError:
-        raise ValueError(f"no transition: {state or 'nothing'} by {cause}") from None
+def next_state(state: ItemState | None, cause: EventKind, *, ownerless: bool = False) -> ItemState:
+    """The state after `cause`; ValueError where the table has no such row.
+
+    `ownerless`: of an item whose ownership was over, which matters only where the table has a row for each (`is_ownerless`).
+    """
+    first, second = (_OWNERLESS_NEXT, _OWNED_NEXT) if ownerless else (_OWNED_NEXT, _OWNERLESS_NEXT)
+    target = first.get((state, cause)) or second.get((state, cause))
+    if target is None:
+        raise ValueError(f"no transition: {state or 'nothing'} by {cause}")
+    return target
+
+
+def is_ownerless(event: Event) -> bool:
+    """Whether an Event says of its item that nobody owned it: an unblocking without a start-by deadline."""
+    return event.kind is EventKind.UNBLOCKED and event.get("start_by_ms") == "0"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from .blocks import Block
 from .usage import STARTS_EPOCH_MS as STARTS_EPOCH_MS
 from .usage import Usage as Usage
 
@@ -77,6 +78,8 @@ class EventKind(StrEnum):
     STARTED = "work.started"
     PROGRESS_SAVED = "work.progress_saved"
     CHECKPOINTED = "work.checkpointed"
+    BLOCKED = "work.blocked"
+    UNBLOCKED = "work.unblocked"
     RELEASED = "work.released"
     LAPSED = "work.lease_lapsed"
     REQUEUED = "work.requeued"
@@ -119,6 +122,8 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
     EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
+    EventKind.BLOCKED: ("epoch", "number", "digest", "size", "expires_ms", "reason"),
+    EventKind.UNBLOCKED: ("epoch", "start_by_ms", "digest", "size"),
     EventKind.RELEASED: ("epoch", "reason"),
     EventKind.LAPSED: ("epoch", "agent", "what", "at_ms"),
     EventKind.REQUEUED: ("epoch", "agent", "session", "reason"),
@@ -130,11 +135,13 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.CANCELLED: ("reason",),
     EventKind.GROUP_REPAIRED: ("incarnation", "through", "digest", "reason"),
 }
-"""The tokens of each kind's data, in order; `work.failed` carries its Evidence as payload behind them.
+"""The tokens of each kind's data, in order; as payload behind them `work.failed` carries its Evidence, `work.blocked` what
+it needs.
 
-`retry_ms` is when the item is offered again, 0 where it has failed for good. `to` is `-` for everybody, else the mode and who
-is asked, `named:a,b`; `expires_ms` is 0 where the offer holds until it is accepted. The basis of an acceptance (R26) is `all`,
-`named` or `preferred`: whom its offer had asked.
+`retry_ms` is when the item is offered again, 0 where it has failed for good; `start_by_ms` of `work.unblocked` is 0 where
+its ownership was over: it is open. `to` is `-` for everybody, else the mode and who is asked, `named:a,b`; `expires_ms` of an
+offer is 0 where it holds until it is accepted. The basis of an acceptance (R26) is `all`, `named` or `preferred`: whom its
+offer had asked.
 """
 
 
@@ -308,6 +315,10 @@ class Grant:
     after: tuple[ItemId, ...]
     inputs: bytes
     contract: bytes
+    checkpoint_digest: str = ""
+    checkpoint_before: str = ""
+    """Digests of the newest Checkpoint and of the one before it, which is kept too; '' for none."""
+    has_resolution: bool = False
     basis: str = "all"
     """Whom the offer that was accepted had asked."""
     version: str = ""
@@ -396,6 +407,7 @@ class ItemView:
     """When a not-before or the wait before another attempt ends; 0 where it waits for no time."""
     held: str = ""
     """Why it is parked ('POISON'), '' where it is not."""
+    blocked: Block | None = None
     offer: Offer | None = None
     """Where it is offered to some Workers only, or for a time."""
     version: str = ""

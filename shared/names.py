@@ -27,6 +27,11 @@ def token(name: str, *, field: str) -> str:
     return quote(name, safe="")
 
 
+def text_token(text: str) -> str:
+    """The token of a short text of valid Unicode, which its caller has bounded; `name_of` gives it back."""
+    return quote(text, safe="")
+
+
 def name_of(token_: str) -> str:
     """The name a token was made from."""
     return unquote(token_)

@@ -251,6 +251,11 @@ def chain(
     return WorkSpec(id=id, capability="fleet.chain", inputs=inputs, after=list(after), **fields)
 
 
+def asker(id: str, **fields: Any) -> WorkSpec:
+    """An item of `fleet_handlers.ask`: it saves, asks, and gives what it was answered."""
+    return WorkSpec(id=id, capability="fleet.ask", inputs={}, **fields)
+
+
 def sleeper(id: str, sleep_s: float, *, again_s: float | None = None, **fields: Any) -> WorkSpec:
     """An item of `fleet_handlers.sleep`: no safe point before its end."""
     inputs = {"pace_s": sleep_s, "again_s": sleep_s if again_s is None else again_s}

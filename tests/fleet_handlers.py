@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from treadle.worker import Context, SyncContext, handler
+from treadle.worker import Blocked, Context, SyncContext, handler
 
 FOLDER = "FLEET_EVIDENCE"
 
@@ -74,6 +74,17 @@ async def chain(context: Context, inputs: dict[str, Any]) -> str:
     finally:
         note(context, "out")
     return value
+
+
+@handler("fleet.ask")
+async def ask(context: Context, inputs: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - it asks whatever it is given
+    """Saves, and asks a person; answered, it gives the answer and what it had saved."""
+    if not context.checkpoint_state:
+        note(context, "asks")
+        await context.checkpoint({"asked": context.item})
+    if context.resolution is None:
+        raise Blocked(f"{context.item}?", needs={"of": context.item})
+    return {"resolution": context.resolution, "saved": context.checkpoint_state}
 
 
 @handler("fleet.sleep")

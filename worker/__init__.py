@@ -2,12 +2,13 @@
 
 from treadle.shared.errors import Misuse
 
-from .context import AnyContext, Context, Fail, Stopped, SyncContext
+from .context import AnyContext, Blocked, Context, Fail, Stopped, SyncContext
 from .handlers import Handler, handler
 from .worker import Replaced, Worker
 
 __all__ = [
     "AnyContext",
+    "Blocked",
     "Context",
     "Fail",
     "Handler",

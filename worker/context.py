@@ -1,10 +1,13 @@
-"""What a handler is given and how it gives up: `Context`, `SyncContext`, `Fail`, `Stopped`."""
+"""What a handler is given and how it gives up: `Context`, `SyncContext`, `Fail`, `Blocked`, `Stopped`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+BLOCKED_S = 86_400.0
+BLOCKED_S_MAX = 30 * 86_400
 
 
 class Fail(Exception):
@@ -14,6 +17,21 @@ class Fail(Exception):
         super().__init__(message)
         self.message = message
         self.retryable = retryable
+
+
+class Blocked(Exception):
+    """Raised by a handler: it cannot go on before somebody decides or does something. Its slot is free at once.
+
+    What its last `checkpoint` saved is kept. Once the item is unblocked the handler is called anew, with that state and
+    with `context.resolution`. `needs` is plain data (16 KiB packed at most) for whoever is to decide; of `reason` 200
+    characters are kept. For `lease_s` seconds (1 to 30 days) the item stays with this Worker; later it goes on anywhere.
+    """
+
+    def __init__(self, reason: str, *, needs: Any = None, lease_s: float = BLOCKED_S) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.needs = needs
+        self.lease_s = lease_s
 
 
 class Stopped(BaseException):
@@ -62,6 +80,11 @@ class AnyContext(Protocol):
     @property
     def checkpoint_state(self) -> dict[str, Any]:
         """What the last saved `checkpoint` of this WorkItem held, by whichever Worker; {} at the first run."""
+        ...
+
+    @property
+    def resolution(self) -> Any:
+        """What this WorkItem was unblocked with, the last time it raised Blocked; None before that."""
         ...
 
     @property

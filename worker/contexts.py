@@ -7,6 +7,7 @@ import concurrent.futures
 import logging
 import os
 from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import anyio.from_thread
@@ -21,14 +22,23 @@ from .failures import printable
 from .run import End, Run
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a run begins with, as plain data."""
+
+    inputs: dict[str, Any]
+    state: dict[str, Any]
+    results: Mapping[str, Any]
+    resolution: Any
+
+
 class _RunContext:
     """What both kinds of context share."""
 
-    def __init__(self, run: Run, inputs: dict[str, Any], state: dict[str, Any], results: Mapping[str, Any]) -> None:
+    def __init__(self, run: Run, given: Given) -> None:
         self._run = run
-        self._inputs = inputs
-        self._state = state
-        self._results = results
+        self._given = given
+        self._state = given.state
         self._pid = os.getpid()
         self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": run.name})
 
@@ -50,15 +60,19 @@ class _RunContext:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        return self._inputs
+        return self._given.inputs
 
     @property
     def results(self) -> Mapping[str, Any]:
-        return self._results
+        return self._given.results
 
     @property
     def checkpoint_state(self) -> dict[str, Any]:
         return self._state
+
+    @property
+    def resolution(self) -> Any:
+        return self._given.resolution
 
     @property
     def cancelled(self) -> bool:

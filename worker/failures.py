@@ -13,7 +13,7 @@ import anyio
 from treadle.shared import codec
 from treadle.shared.errors import TreadleError, is_group
 
-from .context import Fail
+from .context import Blocked, Fail
 
 TEXT_MAX = 2_000
 NAME_MAX = 200
@@ -82,6 +82,13 @@ def failure_of(error: BaseException, *, retryable: bool, place: str = "") -> Fai
         code=printable(error.code, NAME_MAX) if isinstance(error, TreadleError) else "",
         retryable=retryable,
     )
+
+
+def blocked_of(error: BaseException) -> Blocked | None:
+    """The Blocked that a handler raised, also out of a task group in which nothing else went wrong; None for a failure."""
+    leaves = list(_leaves(error))
+    found = [leaf for leaf in leaves if isinstance(leaf, Blocked)]
+    return found[0] if found and len(found) == len(leaves) else None
 
 
 def traceback_of(error: BaseException) -> str:

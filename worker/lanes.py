@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from treadle.shared.model import GroupId
-from treadle.shared.store import Fail, Operation, Start, Submit, Turn, payload_size
+from treadle.shared.store import Block, Fail, Operation, Start, Submit, Turn, payload_size
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
 TAKES_KEPT = 16
@@ -56,7 +56,7 @@ class Lanes(Generic[TICKET]):
             width += sum(operation.width for operation in asked if isinstance(operation, Start))
         return width
 
-    def leaving(self) -> Iterator[Submit | Fail]:
+    def leaving(self) -> Iterator[Submit | Fail | Block]:
         """The ends of runs that the next turns carry for certain."""
         for lane in self._lanes.values():
             size = 0
@@ -65,7 +65,7 @@ class Lanes(Generic[TICKET]):
                     size += payload_size(operation)
                     if size > TURN_BYTES_MAX:
                         break
-                    if isinstance(operation, Submit | Fail):
+                    if isinstance(operation, Submit | Fail | Block):
                         yield operation
 
     def freeze(

@@ -34,6 +34,19 @@ class End(StrEnum):
     """The grace of a shutdown is over; the item goes back at its last Checkpoint."""
 
 
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A run's question and, once it is there, its outcome."""
+
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    outcome: Outcome | None = None
+
+    def answer(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self.outcome = outcome
+            self.answered.set()
+
+
 class Desk(Protocol):
     """Who carries out a run's operations."""
 
@@ -73,6 +86,11 @@ class Run:
     wants_yield: bool = False
     checkpoint_number: int = 0
     checkpoint_digest: str = ""
+    """Of the state that is saved under that number; '' where the next save is a new one whatever it holds."""
+    checkpoint_damaged: int = 0
+    """How many of the kept Checkpoints could not be trusted."""
+    is_blocked: bool = False
+    """Whether its end is stored as a block: the item is still this Worker's."""
     has_returned: bool = False
     """Whether its handler is done, or given up: nothing it still asks is asked of the store."""
     began_s: float = field(default_factory=anyio.current_time)

@@ -22,9 +22,9 @@ from treadle.shared.store import Authority, Envelope, Operation, Outcome, Renewa
 
 from .patience import HURRY_S, Patience
 from .renewal import RenewalThread, Report, renew_due
-from .run import End, Run
+from .run import End, Run, Ticket
 from .slot import carry_out as carry_out
-from .tenure import Tenure, Ticket
+from .tenure import Tenure
 from .terms import Terms as Terms
 from .threads import Threads
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from functools import partial
 from typing import Any, cast
 
@@ -12,13 +13,16 @@ from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Expired, Misuse
 from treadle.shared.inputs import plain
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
-from treadle.shared.names import name_of
+from treadle.shared.names import name_of, shown
+from treadle.shared.store import Block, Operation, Release, Submit, keys
 from treadle.shared.store import Fail as FailOperation
-from treadle.shared.store import Operation, Release, Submit
 
+from .blocking import terms_of
+from .checkpoints import PARKS, DamagedError, checkpoint_of
+from .context import Blocked
+from .contexts import Given, ThreadContext
 from .contexts import SlotContext as SlotContext
-from .contexts import ThreadContext
-from .failures import Failure, failure_of, traceback_of
+from .failures import Failure, blocked_of, failure_of, traceback_of
 from .run import Bodies as Bodies
 from .run import End
 from .run import Run as Run
@@ -34,7 +38,7 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
     with run.scope:
         # Outside of the attempt: that the store cannot give them is nothing the handler did.
         found = await bodies.read(run.grant.partition, wanted) if (wanted := _wanted(run.grant)) else []
-        await attempt.make(found)
+        await attempt.make(found, bodies)
     run.has_returned = True
     await _record(run, attempt.ending, attempt.failure)
     if attempt.errand is not None:
@@ -56,6 +60,9 @@ async def _record(run: Run, ending: Operation | None, failure: Failure | None) -
     outcome = await run.desk.ask(run.grant.partition, ending)
     if not outcome.done:
         run.lose(outcome.code)
+    elif isinstance(ending, Block):
+        run.is_blocked = True
+        _log.info("%s: blocked after %.3f s: %s", run.name, run.lasted_s, shown(ending.reason))
     elif failure is not None:
         again = "tried again" if outcome.at_ms else "final"
         _log.warning("%s: failed after %.3f s (%s): %s", run.name, run.lasted_s, again, failure)
@@ -72,13 +79,21 @@ class _Attempt:
         self.failure: Failure | None = None
         self.errand: Errand | TaskErrand | None = None
         self._run = run
+        self._state = codec.pack({}, field="checkpoint", limit=codec.CHECKPOINT_MAX)
+        """The Checkpoint that the handler was given."""
 
-    async def make(self, found: list[bytes | None]) -> None:
+    async def make(self, found: list[bytes | None], bodies: Bodies) -> None:
         """Calls the handler, and names the end of its run: a Submit or a Fail; neither, where the run was stopped."""
         run = self._run
         try:
-            context, inputs = _given(run, found)
+            given = await self._given(found, bodies)
             timeout_s = _timeout_s(run)
+            context = (ThreadContext if run.handler.is_sync else SlotContext)(run, given)
+            inputs = given.inputs if run.handler.inputs is None else run.handler.inputs.read(given.inputs)
+        except DamagedError as error:
+            _log.error("%s: %s", run.name, error)
+            self.ending = Release(*self._target[:3], PARKS)
+            return
         except Exception as error:  # they are the same at the next attempt
             self._fail(error, retryable=False)
             return
@@ -103,7 +118,11 @@ class _Attempt:
             # Of a run that was stopped, a group of its tasks' cancellations is just how it unwinds.
             if run.end is None:
                 over = _over_time(timeout_s) if limit.cancel_called else None
-                self._fail(over or error, retryable=True)
+                blocked = None if over else blocked_of(error)
+                if blocked:
+                    self._block(blocked)
+                else:
+                    self._fail(over or error, retryable=True)
         else:
             if limit.cancelled_caught:
                 self._fail(_over_time(timeout_s), retryable=True)
@@ -111,6 +130,33 @@ class _Attempt:
                 self._submit(result)
         finally:
             threads.at_work.remove(run.name)
+
+    async def _given(self, found: list[bytes | None], bodies: Bodies) -> Given:
+        """What the handler is called with, of what was read in the order of `_wanted`."""
+        run, grant = self._run, self._run.grant
+        rest = deque(found)
+        results = {name_of(other): _result(other, rest.popleft()) for other in grant.after}
+        state: dict[str, Any] = {}
+        if grant.checkpoint_digest:
+            raw = await checkpoint_of(run, rest.popleft(), bodies)
+            state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
+            self._state = raw
+        resolution = codec.unpack(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
+        inputs = cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}"))
+        return Given(inputs, state, results, resolution)
+
+    def _block(self, blocked: Blocked) -> None:
+        run = self._run
+        try:
+            reason, needs, ttl_ms = terms_of(blocked)
+        except Exception as error:  # the same code says it again
+            self._fail(error, retryable=False)
+            return
+        # Each save travels before this: only what the handler began with, and nobody has saved, is brought along.
+        number, digest, state = run.checkpoint_number, run.checkpoint_digest, b""
+        if not digest:
+            number, digest, state = number + 1, codec.digest(self._state), self._state
+        self.ending = Block(*self._target, number, digest, state, reason, needs, ttl_ms)
 
     def _submit(self, result: Any) -> None:
         try:
@@ -164,24 +210,16 @@ def _gone(name: str) -> Expired:
 
 
 def _wanted(grant: Grant) -> list[tuple[GroupId, ItemId, str]]:
-    """The bodies of a run: its dependencies' results, and last of all its Checkpoint."""
+    """The bodies of a run: its dependencies' results, its newest Checkpoint, its resolution."""
     wanted = [(grant.group, other, "rs") for other in grant.after]
-    return [*wanted, (grant.group, grant.item, "ck")] if grant.checkpoint_number else wanted
+    if grant.checkpoint_digest:
+        wanted.append((grant.group, grant.item, keys.checkpoint_name(grant.checkpoint_number)))
+    if grant.has_resolution:
+        wanted.append((grant.group, grant.item, "rv"))
+    return wanted
 
 
-def _given(run: Run, found: list[bytes | None]) -> tuple[SlotContext | ThreadContext, Any]:
-    """What the handler is called with."""
-    grant = run.grant
-    state: dict[str, Any] = {}
-    if grant.checkpoint_number and (raw := found[-1]) is not None:
-        state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
-        run.checkpoint_digest = codec.digest(raw)
-    results: dict[str, object] = {}
-    for other, raw in zip(grant.after, found, strict=False):
-        if raw is None:
-            raise _gone(name_of(other))
-        results[name_of(other)] = codec.unpack(raw, what=f"result of {name_of(other)}")
-    inputs = cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}"))
-    kind = ThreadContext if run.handler.is_sync else SlotContext
-    form = run.handler.inputs
-    return kind(run, inputs, state, results), inputs if form is None else form.read(inputs)
+def _result(item: ItemId, raw: bytes | None) -> object:
+    if raw is None:
+        raise _gone(name_of(item))
+    return codec.unpack(raw, what=f"result of {name_of(item)}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 import anyio
 from treadle.shared.errors import STALE_CODES, Corrupt
@@ -24,6 +24,7 @@ from treadle.shared.model import (
 )
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
+    Block,
     Fail,
     Operation,
     Outcome,
@@ -45,10 +46,11 @@ from .core.inbox import Inbox
 from .core.quarantine import Quarantine, told
 from .core.queues import Queues
 from .core.schedule import FALLBACKS_MAX, Ready, View, decide
+from .core.waiting import Waiting
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
-from .run import Desk, End, Run
+from .run import Desk, End, Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
 FALLBACKS_MIN = 2
@@ -62,19 +64,6 @@ _ENDS_A_RUN = frozenset(
 )
 _NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
 """Codes of a refused start after which there is nothing to give back."""
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A run's question and, once it is there, its outcome."""
-
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    outcome: Outcome | None = None
-
-    def answer(self, outcome: Outcome) -> None:
-        if self.outcome is None:
-            self.outcome = outcome
-            self.answered.set()
 
 
 class Tenure:
@@ -103,8 +92,7 @@ class Tenure:
         self.ready = Ready(session.agent, self.sought)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
-        self.owned: deque[Grant] = deque()
-        """Accepted and waiting for a slot."""
+        self.owned = Waiting()
         self._quarantine = Quarantine()
         self.due_ms: dict[int, int | None] = {}
         self._passed: dict[tuple[GroupId, Capability], tuple[str, int]] = {}
@@ -141,20 +129,23 @@ class Tenure:
             # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
             free += sum(run.grant.width for run in self._leaving(self.lanes.leaving()))
         if self.is_stopping:
-            while self.owned:
-                self._release(self.owned.popleft(), "shutdown")
-        while (grant := self._next_owned(now_ms)) and grant.width <= free:
-            self.owned.remove(self._quarantine.ask(grant))
+            for grant in self.owned.everything():
+                self._release(grant, "shutdown")
+        holds = partial(self._quarantine.holds, now_ms=now_ms)
+        for grant in self.owned.startable(free, holds):
+            self._quarantine.ask(grant)
             free -= grant.width
             start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
             self.lanes.ask(grant.partition, start, Ticket())
+        if self.owned:
+            runs = [(run.grant.capability, run.lasted_s) for run in self.runs.values()]
+            for grant in self.owned.overdue(anyio.current_time(), now_ms, runs, holds):
+                _log.info("%s/%s: no slot is free for it here, given back", shown(grant.group), shown(grant.item))
+                self._release(grant, "capacity")
         takes: dict[int, tuple[list[Take], int]] = {}
         if free > 0 and self.is_hungry and not self.is_stopping:
             takes = self._takes(free, now_ms)
         return self.lanes.freeze(takes, self._moved())
-
-    def _next_owned(self, now_ms: int) -> Grant | None:
-        return next((grant for grant in self.owned if not self._quarantine.holds(grant, now_ms)), None)
 
     def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         view = View(self.ready, free, fallbacks=self._fallbacks)
@@ -225,7 +216,7 @@ class Tenure:
 
     def _leaving(self, operations: Iterable[Operation]) -> Iterator[Run]:
         for operation in operations:
-            if isinstance(operation, Submit | Fail):
+            if isinstance(operation, Submit | Fail | Block):
                 run = self.runs.get(operation.lease)
                 if run is not None and run.leaves_its_slot:
                     yield run
@@ -280,7 +271,7 @@ class Tenure:
         """Keeps what may start once a quarantine is over; returns what else may not, as of a paused Group, to everybody."""
         grant = self._quarantine.answered(start.group, start.item)
         if outcome.code == "QUARANTINE":
-            self.owned.append(grant)
+            self.owned.add(grant, anyio.current_time())
             if self._quarantine.begins(grant.partition, outcome.at_ms):
                 _log.warning("partition %d is in %s", grant.partition, told(outcome.at_ms, now_ms))
         elif not outcome.done and outcome.code not in _NOT_OURS:
@@ -304,14 +295,14 @@ class Tenure:
         for grant in grants:
             asked = versioned(grant.capability, grant.version)
             if any(does(one, asked) for one in self.session.capabilities) and grant.width <= self.slots:
-                self.owned.append(grant)
+                self.owned.add(grant, anyio.current_time())
             else:
                 self._release(grant, "unable")
 
     def _granted(self, grant: Grant, asked_s: float) -> None:
         if grant.lease is None:
             _log.info("%s/%s: taken, it waits for a free slot", shown(grant.group), shown(grant.item))
-            self.owned.append(grant)
+            self.owned.add(grant, anyio.current_time())
             return
         if anyio.current_time() - asked_s >= self.renewals.ttl_s:
             _log.warning("%s/%s: its lease was over before its grant came", shown(grant.group), shown(grant.item))
@@ -346,6 +337,8 @@ class Tenure:
                 self.queues.fold(event)
                 if event.kind in _ENDS_A_RUN:
                     self._lose_what_ended(event)
+                if event.item and self.owned.has_blocked:
+                    self.owned.follow(event, self.queues.get(event.group, event.item), anyio.current_time())
         except Corrupt as error:
             self.halt(group, error)
         self._cursors[group] = (partition, self.inbox.cursor(group))
@@ -393,7 +386,10 @@ class Tenure:
     def finished(self, run: Run) -> None:
         """The slot of a run is free."""
         self.renewals.drop(run.lease.lease_id)
-        self.runs.pop(run.lease.lease_id, None)
+        if self.runs.pop(run.lease.lease_id, None):
+            self.owned.ran(run.grant.capability, run.lasted_s)
+        if run.is_blocked:
+            self.owned.block(run.grant, self.queues.get(*run.key), anyio.current_time())
         self.is_hungry = True
         self._passed.clear()
         self.ready.update(self._set_by.values(), 0)

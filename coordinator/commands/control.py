@@ -77,8 +77,9 @@ def cancel(
 def retry(target: Items, url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
     """Offer failed or parked items again, now.
 
-    All their attempts are before them again. Only while their Mission has not ended: an ended one is final, submit its
-    work in another one. Exit status 1 where one of them cannot be retried; the others are.
+    All their attempts are before them again; one that is parked as CHECKPOINT is done from its beginning. Only while
+    their Mission has not ended: an ended one is final, submit its work in another one. Exit status 1 where one of them
+    cannot be retried; the others are.
 
     --json: {"results": [{"target", "state", "error"}]}; error is null where it is offered now
     """
@@ -264,7 +265,8 @@ def parked(
 ) -> None:
     """List parked items, which only a person brings back.
 
-    They seem to kill their Workers. `treadle retry MISSION/ITEM` offers one again, `treadle cancel MISSION/ITEM` ends it.
+    They seem to kill their Workers (POISON), or none of their Checkpoints can be trusted (CHECKPOINT).
+    `treadle retry MISSION/ITEM` offers one again, `treadle cancel MISSION/ITEM` ends it.
 
     --json: {"now_ms", "items": [{"mission", "item", "account", "capability", "held", "lost_runs", "since_ms",
     "digest"}]}; digest: of its inputs

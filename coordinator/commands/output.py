@@ -29,7 +29,9 @@ GAP, SHORT = 2, 8
 
 STYLES = {
     **dict.fromkeys(("OK", "approved", "verified", "live", "VERIFIED"), "green"),
-    **dict.fromkeys(("WARN", "paused", "silent", "awaiting_approval", "cancelled", "UNKNOWN"), "yellow"),
+    **dict.fromkeys(
+        ("WARN", "paused", "silent", "awaiting_approval", "cancelled", "UNKNOWN", "blocked", "BLOCKED"), "yellow"
+    ),
     **dict.fromkeys(("FAIL", "failed", "halted", "FAILED", "HELD", "HALTED"), "bold red"),
     **dict.fromkeys(("active", "RUNNING"), "cyan"),
 }

@@ -6,10 +6,12 @@ Workers share their slots between Groups is theirs to know.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from treadle.shared.blocks import Block
 from treadle.shared.facts import NEVER_MS, ItemFacts
 from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
 from treadle.shared.model import ItemState
@@ -110,9 +112,30 @@ def _at_work(facts: ItemFacts) -> Gate:
             f"Worker {who} has accepted it and {until}",
             "a slot of that Worker; where none is free in time it is offered to all again",
         )
-    if facts.state is ItemState.BLOCKED:
-        return Gate(Code.BLOCKED, f"Worker {who} reported that it is blocked", "whoever can clear what it waits for")
+    if facts.blocked is not None:
+        return _blocked(facts, facts.blocked)
     return Gate(Code.SUBMITTED, f"Worker {who} has handed in its result", "its review")
+
+
+def _blocked(facts: ItemFacts, block: Block) -> Gate:
+    needs = needs_of(block)
+    reason = f"{cut(block.reason, FAILURE_CHARS_MAX)}" + (
+        f"; it needs {cut(needs, FAILURE_CHARS_MAX)}" if needs else ""
+    )
+    left_ms = block.until_ms - facts.now_ms
+    where = "it goes on with whichever Worker is free"
+    if facts.owner and left_ms > 0:
+        where = f"answered within {span(left_ms)} it goes on with Worker {shown(facts.owner)}, later with any"
+    return Gate(
+        Code.BLOCKED,
+        f"it is blocked since {span(facts.now_ms - block.since_ms)}: {reason}",
+        f"`treadle unblock {_address(facts)} --resolution JSON`; {where}",
+    )
+
+
+def needs_of(block: Block) -> str:
+    """What it needs, as text; '' where its handler said nothing."""
+    return "" if block.needs is None else json.dumps(block.needs, ensure_ascii=False, default=str)
 
 
 def _waiting(facts: ItemFacts) -> tuple[Gate, ...]:
@@ -140,6 +163,12 @@ def _mission(facts: ItemFacts) -> Gate | None:
 def _held(facts: ItemFacts) -> Gate | None:
     if not facts.held:
         return None
+    if facts.held == "CHECKPOINT":
+        return Gate(
+            Code.HELD,
+            "it is parked (CHECKPOINT): none of its Checkpoints can be trusted, the store's memory was damaged",
+            f"restore the store, or `treadle retry {_address(facts)}` has it done from its beginning",
+        )
     return Gate(
         Code.HELD,
         f"it is parked ({facts.held}): {times(facts.lost_runs, 'run')} of it ended with their Worker, as if it kills it",

@@ -4,6 +4,7 @@ from .authority import Authority, Held, Look, RenewalDoor, Wake, directed_to
 from .connection import Endpoint, Lineage, RedisEndpoint
 from .operations import (
     Accept,
+    Block,
     Decline,
     Fail,
     Operation,
@@ -23,6 +24,7 @@ __all__ = [
     "Accept",
     "Authority",
     "Bell",
+    "Block",
     "Decline",
     "Endpoint",
     "Envelope",

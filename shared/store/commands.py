@@ -43,6 +43,18 @@ async def fail_item(store: Store, group: GroupId, item: ItemId, *, actor: str, d
     await store.call("fail_item", store.partition_of(group), (group, item, actor, digest, evidence))
 
 
+async def unblock(
+    store: Store, group: GroupId, item: ItemId, *, actor: str, action: str, digest: str, resolution: bytes
+) -> str:
+    """Lets a blocked item go on with a resolution (msgpack, 1 MiB at most) of that digest; gives the state it is in now.
+
+    `queued` for the Worker it still belongs to, else `offered` to everybody; as of now where the action is repeated.
+    """
+    arguments = (group, item, actor, action, digest, resolution)
+    answer = await store.call("unblock", store.partition_of(group), arguments)
+    return answer[2].decode()
+
+
 async def retry(store: Store, group: GroupId, item: ItemId, *, actor: str, action: str) -> None:
     """Offers a failed or parked item of an active Mission again; `action` is this command's id: repeated, it does nothing."""
     await store.call("retry", store.partition_of(group), (group, item, actor, action))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import Corrupt
-from ..lifecycle import MISSION_MOVES, TERMINAL_ITEMS, TERMINAL_MISSIONS, next_state
+from ..lifecycle import MISSION_MOVES, TERMINAL_ITEMS, TERMINAL_MISSIONS, is_ownerless, next_state
 from ..model import Event, EventKind, GroupId, ItemState, MissionState
 
 _ABSENT = {"w": "1", "oe": "0", "ln": "0", "ckn": "0"}
@@ -44,7 +44,8 @@ class Story:
         if event.kind is EventKind.AUTHORIZED and item and item["st"] in TERMINAL_ITEMS:
             item = None  # its time was over, and its id is used anew
         try:
-            state = next_state(ItemState(item["st"]) if item else None, event.kind)
+            known = ItemState(item["st"]) if item else None
+            state = next_state(known, event.kind, ownerless=is_ownerless(event))
         except ValueError as problem:
             raise Corrupt(f"group {self.group}: Event {event.seq} of item {event.item}: {problem}") from None
         if item is None:
@@ -57,7 +58,7 @@ class Story:
                 item["oe"] = event.get("epoch")
             case EventKind.STARTED:
                 item["ln"] = event.get("number")
-            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED:
+            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED | EventKind.BLOCKED:
                 item["ckn"] = event.get("number")
             case _:
                 pass

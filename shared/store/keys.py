@@ -80,7 +80,7 @@ def item(base_: str, group: GroupId, item_: str) -> str:
 
 
 def body(base_: str, group: GroupId, item_: str, name: str) -> str:
-    """A long body of an item: inputs `in`, Checkpoint `ck`, result `rs`, failure `fl`."""
+    """A long body of an item: inputs `in`, Checkpoints `ck0` `ck1`, result `rs`, failure `fl`, needs `nd`, resolution `rv`."""
     return f"{base_}{group}:{name}:{item_}"
 
 
@@ -94,6 +94,16 @@ def schedules(base_: str) -> str:
 
 def parked(base_: str) -> str:
     return f"{base_}@parked"
+
+
+def blocked(base_: str) -> str:
+    """The items that are blocked, by since when."""
+    return f"{base_}@blocked"
+
+
+def checkpoint_name(number: int) -> str:
+    """The body in which Checkpoint `number` stands: the newest two are kept, by parity."""
+    return f"ck{number % 2}"
 
 
 def seqs(base_: str) -> str:

@@ -27,6 +27,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cancel": ("replid", "group", "item", "actor", "reason"),
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
     "retry": ("replid", "group", "item", "actor", "action"),
+    "unblock": ("replid", "group", "item", "actor", "action", "digest", "resolution"),
     "offer": ("replid", "group", "item", "actor", "action", "offer"),
     "archived": ("replid", "group", "seq", "digest", "actor"),
     "require_archive": ("replid", "required"),
@@ -63,11 +64,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "start": ("group", "item", "epoch"),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
+    "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),
     "release": ("group", "item", "epoch", "reason"),
     "submit": ("group", "item", "epoch", "lease", "digest", "result"),
     "fail": ("group", "item", "epoch", "lease", "digest", "evidence", "retryable"),
 }
-"""Name -> arguments of each Lua file, as its contract header lists them; the last nine are operations of a `turn`."""
+"""Name -> arguments of each Lua file, as its contract header lists them; the last ten are operations of a `turn`."""
 
 _HEADER = re.compile(r"^-- (\w+): (.*)$", re.MULTILINE)
 

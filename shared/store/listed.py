@@ -56,6 +56,8 @@ def _expected(group: GroupId, item: ItemId, fields: dict[str, str], *, is_active
         yield "@due", f"n {group} {item}"
     if fields["rel"]:
         yield "@due", f"r {group} {item}"
+    if state is ItemState.BLOCKED:
+        yield "@blocked", f"{group} {item}"
     if fields["hold"]:
         yield "@parked", f"{group} {item}"
 

@@ -89,6 +89,26 @@ class Yield:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Ends the run because it cannot go on before somebody decided something; the ownership is kept for `ttl_ms`.
+
+    `state` may be empty where a save of this number and digest was asked for before.
+    """
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    number: int
+    digest: str
+    state: bytes
+    reason: str
+    """A token."""
+    needs: bytes
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Gives an owned item back at its last Checkpoint."""
 
@@ -123,7 +143,7 @@ class Fail:
     retryable: bool = False
 
 
-Operation = Take | Accept | Decline | Start | Save | Yield | Release | Submit | Fail
+Operation = Take | Accept | Decline | Start | Save | Yield | Block | Release | Submit | Fail
 
 
 def payload_size(operation: Operation) -> int:
@@ -131,6 +151,8 @@ def payload_size(operation: Operation) -> int:
     match operation:
         case Save() | Yield():
             return len(operation.state)
+        case Block():
+            return len(operation.state) + len(operation.needs)
         case Submit():
             return len(operation.result)
         case Fail():
@@ -154,6 +176,9 @@ def _arguments(op: Operation) -> Arguments:
         case Yield():
             keep = "1" if op.keep else "0"
             return ["yield", op.group, op.item, op.epoch, op.lease, op.number, op.digest, op.state, keep]
+        case Block():
+            checkpoint: Arguments = [op.number, op.digest, op.state]
+            return ["block", op.group, op.item, op.epoch, op.lease, *checkpoint, op.reason, op.needs, op.ttl_ms]
         case Release():
             return ["release", op.group, op.item, op.epoch, op.reason]
         case Submit():

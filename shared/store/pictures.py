@@ -247,6 +247,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         ahead = await client.zlexcount(keys.take(base, shelf(capability)), f"[{group} ", f"({group} {text['key']}")
     failed = await evidence(client, base, group, item, raw.get(b"fl"), raw.get(b"flx"))
     active = state is ItemState.ACTIVE
+    blocked = await views.block(client, base, group, item, raw)
     facts = ItemFacts(
         now_ms=now_ms,
         mission=name_of(group),
@@ -269,6 +270,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         started_ms=int(text.get("t0", "0")) if active else 0,
         runs=int(text.get("ln", "0")),
         failure=f"{failed.type}: {failed.text}" if failed.type else "",
+        blocked=blocked,
         ahead=int(ahead),
     )
     return facts, account

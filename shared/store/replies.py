@@ -24,7 +24,7 @@ from ..model import (
     Usage,
 )
 from ..versions import parted
-from .operations import Accept, Decline, Fail, Release, Save, Start, Submit, Take, Turn, Yield
+from .operations import Accept, Block, Decline, Fail, Release, Save, Start, Submit, Take, Turn, Yield
 
 _BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 _RUN = re.compile(_BELL.pattern + r"(?: ([0-9]{1,14}))?")
@@ -55,7 +55,10 @@ class Outcome:
     seq: int | None = None
     grants: tuple[Grant, ...] = ()
     at_ms: int = 0
-    """Of a yield: the new start-by deadline. Of a failure: when the item is offered again; 0 for never."""
+    """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a failure: when the item is offered
+    again; 0 for never."""
+    size: int = 0
+    """Of a block: that of its Checkpoint."""
 
     @property
     def done(self) -> bool:
@@ -141,9 +144,8 @@ def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
 
 def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: Session, incarnation: int) -> Grant:
     """A `+` line (`T.granted`) of a partition's reply, with its two bodies."""
-    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, after, basis = (
-        line.split(" ")
-    )
+    _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, *rest = line.split(" ")
+    after, basis, digest, before, resolution = rest
     name, version = parted(capability)
     granted = None
     if lease != "-":
@@ -175,6 +177,9 @@ def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: 
         inputs=next(bodies),
         contract=next(bodies),
         basis=basis,
+        checkpoint_digest="" if digest == "-" else digest,
+        checkpoint_before="" if before == "-" else before,
+        has_resolution=resolution == "1",
     )
 
 
@@ -200,8 +205,8 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             at += int(number)
             outcomes.append(Outcome(code, None, grants))
         else:
-            at_ms = int(moment[0]) if moment else 0
-            outcomes.append(Outcome(code, int(number) if code == "OK" else None, at_ms=at_ms))
+            at_ms, size, *_ = *map(int, moment), 0, 0
+            outcomes.append(Outcome(code, int(number) if code == "OK" else None, at_ms=at_ms, size=size))
     bells = tuple(
         Bell.of_turn(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
     )
@@ -233,17 +238,18 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
         elif outcome.seq is not None:
-            _note_ending(op, session.agent, outcome.seq, outcome.at_ms, note)
+            _note_ending(op, session.agent, outcome.seq, outcome, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 
 
 def _note_ending(
-    op: Decline | Save | Yield | Release | Submit | Fail,
+    op: Decline | Save | Yield | Block | Release | Submit | Fail,
     agent: AgentId,
     seq: int,
-    at_ms: int,
+    outcome: Outcome,
     note: Callable[..., None],
 ) -> None:
+    at_ms = outcome.at_ms
     match op:
         case Decline():
             note(op.group, op.item, seq, EventKind.OFFER_DECLINED, agent, op.reason)
@@ -254,6 +260,9 @@ def _note_ending(
             note(op.group, op.item, seq, EventKind.CHECKPOINTED, *data)
             if not op.keep:
                 note(op.group, op.item, seq + 1, EventKind.RELEASED, op.epoch, "yielded")
+        case Block():
+            blocked = (op.epoch, op.number, op.digest, outcome.size, at_ms, op.reason)
+            note(op.group, op.item, seq, EventKind.BLOCKED, *blocked, payload=op.needs)
         case Release():
             note(op.group, op.item, seq, EventKind.RELEASED, op.epoch, op.reason)
         case Submit():

@@ -1,4 +1,4 @@
-"""WorkItems that need a person: failed for good, waiting for another attempt, parked. Read with plain commands."""
+"""WorkItems that need a person: failed for good, waiting for another attempt, parked, blocked. Read with plain commands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from .. import codec
-from ..facts import FailureFacts, StuckFacts
-from ..model import GroupId, ItemId, ItemState
+from ..facts import BlockedFacts, FailureFacts, StuckFacts
+from ..model import AgentId, GroupId, ItemId, ItemState
 from ..names import name_of
 from ..versions import parted
-from . import keys
+from . import keys, views
 from .pictures import ENDED, evidence
 from .store import Store
 
@@ -40,6 +40,28 @@ async def parked(store: Store, *, most: int = 1000) -> list[StuckFacts]:
         inputs = await store.run(_inputs, store.base(store.partition_of(one.group)), one.group, one.token)
         listed.append(replace(one, digest=codec.digest(inputs)))
     return listed
+
+
+async def blocked(store: Store, *, most: int = 1000) -> list[BlockedFacts]:
+    """Blocked items, the longest blocked first, each with what it needs."""
+    found: list[BlockedFacts] = []
+    for partition in range(store.partitions):
+        found += await store.run(_blocked, store.base(partition), most)
+    return sorted(found, key=lambda one: (one.block.since_ms, one.mission, one.item))[:most]
+
+
+async def _blocked(client: Any, base: str, most: int) -> list[BlockedFacts]:
+    found: list[BlockedFacts] = []
+    for member in await client.zrange(keys.blocked(base), 0, most - 1):
+        group, item = (GroupId(part) for part in member.decode().split(" "))
+        raw = await client.hgetall(keys.item(base, group, item))
+        record = (await client.hget(keys.groups(base), group) or b"- - -").decode().split(" ")
+        block = await views.block(client, base, group, ItemId(item), raw)
+        if block is not None:
+            owner = AgentId(raw[b"own"].decode()) if b"own" in raw else None
+            capability, _ = parted(raw[b"cap"].decode())
+            found.append(BlockedFacts(name_of(group), name_of(item), name_of(record[2]), capability, owner, block))
+    return found
 
 
 async def _inputs(client: Any, base: str, group: GroupId, item: ItemId) -> bytes:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
+from .. import codec
+from ..blocks import Block
 from ..errors import Corrupt
 from ..model import (
     AgentId,
@@ -158,6 +161,18 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
     return found
 
 
+async def block(client: Any, base: str, group: GroupId, item: ItemId, raw: dict[bytes, bytes]) -> Block | None:
+    """Why an item is blocked, by its hash; None where it is not. What cannot be read of its needs is left out."""
+    since_ms, _, reason = raw.get(b"br", b"").decode().partition(" ")
+    if not since_ms:
+        return None
+    said = raw.get(b"nd") or (await client.get(keys.body(base, group, item, "nd")) if b"ndx" in raw else None)
+    needs = None
+    with suppress(Corrupt):
+        needs = codec.unpack(said, what="needs") if said else None
+    return Block(name_of(reason), needs, int(since_ms), int(raw.get(b"bex", b"0")))
+
+
 def offer_of(raw: dict[bytes, bytes], now_ms: int) -> Offer | None:
     """The present offer of an item, where it asks some Workers only or holds for a time; None of any other."""
     if raw.get(b"st") != b"offered" or not (b"to" in raw or b"ox" in raw):
@@ -243,5 +258,8 @@ async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], 
                 result = await client.get(keys.body(base, group, item, "rs"))
             if bodies and b"flx" in raw:
                 failure = await client.get(keys.body(base, group, item, "fl")) or b""
-            found.append(_item(group, item, raw, result if bodies else None, failure if bodies else b"", at_ms))
+            view = _item(group, item, raw, result if bodies else None, failure if bodies else b"", at_ms)
+            if b"br" in raw:
+                view = replace(view, blocked=await block(client, base, group, item, raw))
+            found.append(view)
     return found

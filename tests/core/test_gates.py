@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from treadle.coordinator.core.gates import Code, explain
+from treadle.shared.blocks import Block
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState, Offer
 
@@ -51,7 +52,8 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         (replace(OFFERED, group_state="halted:LOG_FOREIGN", workers=()), [Code.HALTED, Code.NO_WORKER]),
         (replace(OPEN, state=ItemState.ACTIVE, started_ms=NOW - 9_000, lease_expires_ms=NOW + 1), [Code.RUNNING]),
         (replace(OPEN, state=ItemState.QUEUED, start_by_ms=NOW + 60_000), [Code.ACCEPTED]),
-        (replace(OPEN, state=ItemState.BLOCKED), [Code.BLOCKED]),
+        (replace(OPEN, state=ItemState.BLOCKED, blocked=Block("why", None, NOW, NOW + 9)), [Code.BLOCKED]),
+        (replace(OPEN, held="CHECKPOINT", runs=1), [Code.HELD]),
         (replace(OPEN, state=ItemState.SUBMITTED), [Code.SUBMITTED]),
         (replace(OPEN, state=ItemState.VERIFIED, workers=()), [Code.VERIFIED]),
         (replace(OPEN, state=ItemState.FAILED), [Code.FAILED]),

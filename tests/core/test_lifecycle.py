@@ -11,11 +11,12 @@ from treadle.shared.lifecycle import (
     MISSION_MOVES,
     TERMINAL_ITEMS,
     TERMINAL_MISSIONS,
+    Given,
     next_state,
 )
 from treadle.shared.model import EVENT_FIELDS, EXTENSION_KINDS, EventKind, ItemState, MissionState
 
-NO_ROW_YET = frozenset({ItemState.BLOCKED})
+NO_ROW_YET: frozenset[ItemState] = frozenset()
 """States of the protocol that no row leads to so far; a row that comes shortens this list."""
 NO_MISSION_ROW_YET: frozenset[MissionState] = frozenset()
 
@@ -40,11 +41,28 @@ def edges() -> dict[ItemState | None, set[ItemState]]:
     return found
 
 
-def test_each_cause_has_one_row_for_each_source_and_call_and_one_target() -> None:
-    causes = [(move.cause, source, call) for move in ITEM_MOVES for source in move.sources for call in move.by]
-    assert len(causes) == len(set(causes))
-    targets = {move.cause: move.target for move in ITEM_MOVES}
-    assert all(move.target is targets[move.cause] for move in ITEM_MOVES)
+def test_each_cause_leads_from_a_state_to_one_target_whoever_causes_it() -> None:
+    rows = [
+        (move.cause, source, move.given, call) for move in ITEM_MOVES for source in move.sources for call in move.by
+    ]
+    assert len(rows) == len(set(rows))
+    targets: dict[object, set[ItemState]] = {}
+    for move in ITEM_MOVES:
+        for source in move.sources:
+            ownerless = move.cause is EventKind.UNBLOCKED and move.given is Given.OWNERLESS
+            targets.setdefault((source, move.cause, ownerless), set()).add(move.target)
+    assert {pair: found for pair, found in targets.items() if len(found) > 1} == {}
+
+
+def test_only_an_unblocking_asks_whether_somebody_owns_the_item() -> None:
+    assert next_state(ItemState.BLOCKED, EventKind.UNBLOCKED) is ItemState.QUEUED
+    assert next_state(ItemState.BLOCKED, EventKind.UNBLOCKED, ownerless=True) is ItemState.OPEN
+    assert next_state(ItemState.QUEUED, EventKind.STARTED, ownerless=True) is ItemState.ACTIVE
+
+
+def test_a_blocked_item_whose_ownership_ends_stays_blocked() -> None:
+    for cause in (EventKind.LAPSED, EventKind.RELEASED):
+        assert next_state(ItemState.BLOCKED, cause) is ItemState.BLOCKED
 
 
 def test_every_state_is_reached_from_nothing() -> None:
@@ -64,7 +82,9 @@ def test_terminal_states_have_no_way_out_of_the_table() -> None:
 
 
 def test_the_table_and_next_state_say_the_same_of_every_pair() -> None:
-    targets = {(source, move.cause): move.target for move in ITEM_MOVES for source in move.sources}
+    unblocked = EventKind.UNBLOCKED
+    owned = [move for move in ITEM_MOVES if move.cause is not unblocked or move.given is not Given.OWNERLESS]
+    targets = {(source, move.cause): move.target for move in owned for source in move.sources}
     for cause in EventKind:
         for state in EVERY_STATE:
             if (state, cause) in targets:

@@ -9,7 +9,7 @@ from builders import AGENT, GROUP, ITEM, NOW_MS, OTHER, SESSION, an_event
 from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared.errors import Corrupt
-from treadle.shared.lifecycle import ITEM_MOVES, TERMINAL_ITEMS, Who
+from treadle.shared.lifecycle import ITEM_MOVES, TERMINAL_ITEMS, Given, Move, Who
 from treadle.shared.model import EVENT_FIELDS, AgentId, Event, EventKind, GroupId, ItemId, ItemState
 from treadle.worker.core.queues import Held, Queues
 
@@ -153,9 +153,16 @@ def is_of_concern(event: Event) -> bool:
     """What replies and doorbells bring: what this Agent does, and what is done to it."""
     if event.kind in (K.LAPSED, K.REQUEUED):
         return event.get("agent") == AGENT
-    if event.kind in (K.CANCELLED, K.FAILED) and event.by == BOSS:
+    if event.kind in (K.CANCELLED, K.FAILED, K.UNBLOCKED) and event.by == BOSS:
         return True
     return event.by.startswith(f"{AGENT}@")
+
+
+def is_possible(move: Move, owned: bool) -> bool:
+    """Of a blocked item: what ends an ownership needs one, and an unblocking says whether there is one."""
+    if ItemState.BLOCKED not in move.sources or (move.who is Who.COMMAND and move.cause is not K.UNBLOCKED):
+        return True
+    return owned is not (move.given is Given.OWNERLESS)
 
 
 @st.composite
@@ -172,15 +179,20 @@ def logs(draw: st.DrawFn) -> list[Event]:
         if not alive:
             break
         name = draw(st.sampled_from(alive))
-        move = draw(st.sampled_from([move for move in ITEM_MOVES if states[name] in move.sources]))
+        owned = name in owners
+        move = draw(
+            st.sampled_from([move for move in ITEM_MOVES if states[name] in move.sources and is_possible(move, owned)])
+        )
         kind = move.cause
         if kind is K.ACCEPTED:
             owners[name] = draw(st.sampled_from(AGENTS))
             epochs[name] += 1
         leases[name] += kind is K.STARTED
-        checkpoints[name] += kind in (K.PROGRESS_SAVED, K.CHECKPOINTED)
+        checkpoints[name] += kind in (K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED)
         states[name] = move.target
         owner = owners.get(name, OTHER)
+        if kind in (K.RELEASED, K.LAPSED):
+            del owners[name]
         by = {
             K.AUTHORIZED: BOSS,
             K.OFFERED: "policy",
@@ -192,7 +204,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
             "agent": owner,
             "lease": f"l-{seq}",
             "expires_ms": NOW_MS + seq,
-            "start_by_ms": NOW_MS + 2 * seq,
+            "start_by_ms": 0 if move.given is Given.OWNERLESS else NOW_MS + 2 * seq,
             "session": SESSION,
             "number": leases[name] if kind is K.STARTED else checkpoints[name],
         }

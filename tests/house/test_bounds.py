@@ -12,7 +12,7 @@ from treadle.coordinator import doorbells, specs
 from treadle.coordinator.core import graph, items, missions
 from treadle.shared import codec, facts, model, schedules, settings
 from treadle.shared.store import authority, connection, keys, library, loading, operations, pictures, store, timetable
-from treadle.worker import renewal, shift, testing
+from treadle.worker import blocking, context, renewal, shift, testing
 
 LUA = {path.name: path.read_text(encoding="utf-8") for path in the_house().lua_files}
 
@@ -46,6 +46,9 @@ def literal(file: str, pattern: str) -> set[int]:
         ("_session.lua", "T.SESSION_TTLS", {pictures.SESSION_TTLS}),
         ("_timetable.lua", "T.LATE_MS", {schedules.LATE_MS}),
         ("_base.lua", "T.EVIDENCE_MAX", {codec.EVIDENCE_MAX}),
+        ("_block.lua", "T.SILENT_TTLS", {facts.SILENT_AFTER_TTLS}),
+        ("_block.lua", "T.BLOCKED_MS_MAX", {1000 * context.BLOCKED_S_MAX}),
+        ("_block.lua", "T.REASON_MAX", {12 * blocking.REASON_MAX}),
         ("_base.lua", "T.BYTES_MAX", {codec.PAYLOAD_MAX, operations.TURN_BYTES_MAX}),
     ],
 )

@@ -11,9 +11,9 @@ from owned_keys import owned_keys
 from treadle.shared.store import keys
 
 SHAPES = {key.shape for key in owned_keys()}
-NO_KEYS = frozenset({"hash_tag", "partition_of", "base"})
+NO_KEYS = frozenset({"hash_tag", "partition_of", "base", "checkpoint_name"})
 PARTITION_KEY = re.compile(r"'(@[a-z]+:?)'")
-GROUP_KEY = re.compile(r"'(:[a-z]+:?)'")
+GROUP_KEY = re.compile(r"'(:[a-z0-9]+:?)'")
 
 
 def named_in_python() -> Iterator[str]:
@@ -22,7 +22,7 @@ def named_in_python() -> Iterator[str]:
             continue
         arguments = ["" if number == 0 else "<>" for number in range(len(inspect.signature(function).parameters))]
         if name == "body":
-            yield from (function("", "<>", "<>", body) for body in ("in", "ck", "rs", "fl"))
+            yield from (function("", "<>", "<>", body) for body in ("in", "ck0", "ck1", "rs", "fl", "nd", "rv"))
         else:
             yield function(*arguments).removeprefix(":{org}:")
 

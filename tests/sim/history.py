@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_ITEMS, next_state
+from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_ITEMS, is_ownerless, next_state
 from treadle.shared.model import Event, EventKind, ItemState, MissionState
 
 K = EventKind
@@ -125,7 +125,7 @@ def _mission(history: History, event: Event) -> None:
 def _item(history: History, event: Event) -> None:
     item = history.items.setdefault(str(event.item), Item())
     try:
-        state = next_state(item.state, event.kind)
+        state = next_state(item.state, event.kind, ownerless=is_ownerless(event))
     except ValueError as error:
         history.wrong(event, str(error))
         return

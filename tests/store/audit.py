@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from store.world import World
-from treadle.shared.lifecycle import GROUP_CALLS, MISSION_MOVES, TERMINAL_ITEMS, next_state
+from treadle.shared.lifecycle import GROUP_CALLS, MISSION_MOVES, TERMINAL_ITEMS, is_ownerless, next_state
 from treadle.shared.model import (
     EVENT_FIELDS,
     EXTENSION_KINDS,
@@ -31,6 +31,7 @@ ENDS = {
     EventKind.SUBMITTED,
     EventKind.FAILED,
     EventKind.CHECKPOINTED,
+    EventKind.BLOCKED,
     EventKind.RELEASED,
     EventKind.LAPSED,
     EventKind.REQUEUED,
@@ -38,7 +39,9 @@ ENDS = {
 }
 """What ends a run, if the item runs."""
 OWNED = {ItemState.QUEUED, ItemState.ACTIVE}
-LIVE = {ItemState.OFFERED, *OWNED}
+LIVE = {ItemState.OFFERED, ItemState.BLOCKED, *OWNED}
+DUE = {ItemState.ACTIVE: ("l", "lex"), ItemState.QUEUED: ("s", "sby"), ItemState.BLOCKED: ("b", "bex")}
+"""By the state of an item that is owned: the kind of its due entry, and the field with its time."""
 
 
 @dataclass
@@ -87,7 +90,10 @@ def tell(events: list[Event], renewed: dict[str, int]) -> Story:
         item = story.items.setdefault(event.item, Told())
         if event.kind in ENDS and item.state is ItemState.ACTIVE:
             _end_run(story, item, event, renewed)
-        item.state = next_state(item.state, event.kind)
+        assert is_ownerless(event) is (event.kind is EventKind.UNBLOCKED and not item.owner)
+        item.state = next_state(item.state, event.kind, ownerless=is_ownerless(event))
+        if event.kind in (EventKind.RELEASED, EventKind.LAPSED):
+            item.owner = ""
         match event.kind:
             case EventKind.AUTHORIZED:
                 item.capability, item.width = event.get("capability"), int(event.get("width"))
@@ -103,7 +109,7 @@ def tell(events: list[Event], renewed: dict[str, int]) -> Story:
                 item.to = f"{mode}:{','.join(left)}"
             case EventKind.STARTED:
                 _begin_run(story, item, event)
-            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED:
+            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED | EventKind.BLOCKED:
                 item.checkpoint = int(event.get("number"))
             case _:
                 if event.kind in EXTENSION_KINDS and "epoch" in EVENT_FIELDS[event.kind]:
@@ -246,7 +252,12 @@ async def _audit_items(
         assert item["st"] == told.state, where
         stored = tuple(int(item.get(field_, "0")) for field_ in ("oe", "ln", "ckn"))
         assert stored == (told.epoch, told.leases, told.checkpoint), where
-        if told.state is not ItemState.FAILED:
+        if told.state is ItemState.BLOCKED:
+            assert item.get("own", "") == told.owner, where
+            expected["@blocked"][f"{group} {name}"] = int(item["br"].split()[0])
+        else:
+            assert not {"br", "bex", "nd", "ndx"} & item.keys(), f"nothing of a block is left of {where}"
+        if told.state not in (ItemState.FAILED, ItemState.BLOCKED):
             assert ("own" in item) is (told.state in (*OWNED, ItemState.VERIFIED)), where
         if told.state is ItemState.OFFERED:
             await _audit_offer(world, group, name, told, item, expected, is_listed=counts["state"] == "active")
@@ -256,10 +267,10 @@ async def _audit_items(
             expected["@parked"][f"{group} {name}"] = -1
         if grew and told.state in TERMINAL_ITEMS and "nb" not in item:
             expected["@due"][f"e {group} {name}"] = -1
-        if told.state in OWNED:
+        if told.state in DUE and told.owner:
             assert item["own"] == told.owner, where
             expected[f"@held:{told.owner}"][f"{group} {name}"] = 0
-            kind, at = ("l", "lex") if told.state is ItemState.ACTIVE else ("s", "sby")
+            kind, at = DUE[told.state]
             expected["@due"][f"{kind} {group} {name}"] = int(item[at])
         if "rel" in item:
             expected["@due"][f"r {group} {name}"] = -1
@@ -304,7 +315,7 @@ async def _audit_offer(
 
 async def _audit_indexes(world: World, partition: int, expected: dict[str, dict[str, float]]) -> None:
     base = world.store.base(partition)
-    for kind in ("@take:", "@dir:", "@held:", "@due", "@parked"):
+    for kind in ("@take:", "@dir:", "@held:", "@due", "@parked", "@blocked"):
         stored = {key.decode().removeprefix(base) for key in await world.raw.keys(f"{base}{kind}*")}
         for name in stored | {name for name in expected if name.startswith(kind)}:
             rows: list[Any] = await world.raw.zrange(base + name, 0, -1, withscores=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from builders import GROUP, a_new_mission
 from store.refused import HALT, Call, plain, refusal
-from store.world import World, a_submit
+from store.world import World, a_block, a_submit
 from treadle.shared.model import GroupId
 
 COMMANDS: dict[str, Sequence[Any]] = {
@@ -17,6 +17,7 @@ COMMANDS: dict[str, Sequence[Any]] = {
     "cancel": ("a", "ana", "reason"),
     "fail_item": ("a", "ana", "digest", "evidence"),
     "retry": ("a", "ana", "action"),
+    "unblock": ("a", "ana", "action", "digest", "resolution"),
     "offer": ("a", "ana", "action", "- 0"),
 }
 """What each is called with behind the Group."""
@@ -49,11 +50,19 @@ def _of_an_unknown_group(name: str) -> Callable[[World], Awaitable[Call]]:
 _each(_of_an_unknown_group, "GROUP_NOT_FOUND")
 
 
+async def _prepared(world: World, name: str) -> None:
+    """Bring the item where the command would change something."""
+    if name == "retry":
+        await command(world, "fail_item")()
+    if name == "unblock":
+        hand = await world.hand()
+        await hand.do(a_block(await hand.started()))
+
+
 def _of_a_foreign_log(name: str) -> Callable[[World], Awaitable[Call]]:
     async def a_foreign_log(world: World) -> Call:
         await growing(world)
-        if name == "retry":
-            await command(world, "fail_item")()
+        await _prepared(world, name)
         await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id="99-0")
         return command(world, name)
 
@@ -63,8 +72,7 @@ def _of_a_foreign_log(name: str) -> Callable[[World], Awaitable[Call]]:
 def _of_a_reborn_log(name: str) -> Callable[[World], Awaitable[Call]]:
     async def a_reborn_log(world: World) -> Call:
         await growing(world)
-        if name == "retry":
-            await command(world, "fail_item")()
+        await _prepared(world, name)
         await world.raw.delete(world.key(f"{GROUP}:log"))
         return command(world, name)
 
@@ -83,7 +91,7 @@ def _of_an_unknown_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return an_unknown_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer"):
+for _name in ("cancel", "fail_item", "retry", "offer", "unblock"):
     refusal(_name, "INVALID_COMMAND")(_of_an_unknown_item(_name))
 
 
@@ -97,7 +105,7 @@ def _of_a_verified_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return a_verified_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer"):
+for _name in ("cancel", "fail_item", "retry", "offer", "unblock"):
     refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_verified_item(_name))
 
 
@@ -120,6 +128,27 @@ async def a_cancelled_mission_is_sealed(world: World) -> Call:
 async def evidence_beyond_its_bound(world: World) -> Call:
     await growing(world)
     return command(world, "fail_item", "a", "ana", "digest", "e" * 16_385)
+
+
+@refusal("unblock", "SCHEMA_VALIDATION_FAILED")
+async def a_resolution_beyond_its_bound(world: World) -> Call:
+    await growing(world)
+    await _prepared(world, "unblock")
+    return command(world, "unblock", "a", "ana", "action", "digest", "r" * ((1 << 20) + 1))
+
+
+@refusal("unblock", "INVALID_STATE_TRANSITION")
+async def what_is_not_blocked_is_unblocked(world: World) -> Call:
+    await growing(world)
+    return command(world, "unblock")
+
+
+@refusal("unblock", "INVALID_STATE_TRANSITION")
+async def what_a_cancelled_mission_left_blocked_is_unblocked(world: World) -> Call:
+    await growing(world)
+    await _prepared(world, "unblock")
+    await command(world, "cancel", "-", "ana", "reason")()
+    return command(world, "unblock")
 
 
 @refusal("add", "ACTION_ID_COLLISION")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from builders import GROUP, a_new_item
 from store.refused import HALT, LANE, Call, Case, refusal
-from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from store.world import SHORT_MS, Hand, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.store import Accept, Decline, Operation
@@ -19,11 +19,12 @@ OPERATIONS: dict[str, Make] = {
     "start": a_start,
     "save": a_save,
     "yield": a_yield,
+    "block": a_block,
     "release": a_release,
     "submit": a_submit,
     "fail": a_fail,
 }
-WITH_LEASE = ("save", "yield", "submit", "fail")
+WITH_LEASE = ("save", "yield", "block", "submit", "fail")
 
 
 async def outcome_of(hand: Hand, operation: Operation) -> str:
@@ -189,6 +190,37 @@ async def another_state_under_the_last_number(world: World) -> Call:
 async def evidence_that_would_make_the_log_unreadable(world: World) -> Call:
     hand, grant = await _ready(world, "fail")
     return lambda: outcome_of(hand, a_fail(grant, b"x" * 16_385))
+
+
+@refusal("block", "REVISION_CONFLICT", *LANE)
+async def a_block_without_its_checkpoint(world: World) -> Call:
+    hand, grant = await _ready(world, "block")
+    await hand.do(a_save(grant, 1, b"one"))
+    return lambda: outcome_of(hand, a_block(grant, 2, b""))
+
+
+@refusal("block", "REVISION_CONFLICT", *LANE)
+async def a_block_with_another_state_under_the_last_number(world: World) -> Call:
+    hand, grant = await _ready(world, "block")
+    await hand.do(a_save(grant, 1, b"one"))
+    return lambda: outcome_of(hand, a_block(grant, 1, b"another"))
+
+
+def _wrong_block(name: str, **of: object) -> None:
+    async def wrong(world: World) -> Call:
+        hand, grant = await _ready(world, "block")
+        return lambda: outcome_of(hand, a_block(grant, **of))  # type: ignore[arg-type]
+
+    wrong.__name__ = name
+    refusal("block", "SCHEMA_VALIDATION_FAILED", *LANE)(wrong)
+
+
+_wrong_block("a_blocked_lease_of_less_than_a_second", ttl_ms=999)
+_wrong_block("a_blocked_lease_of_more_than_30_days", ttl_ms=30 * 86_400_000 + 1)
+_wrong_block("a_reason_that_is_empty", reason="")
+_wrong_block("a_reason_that_is_no_token", reason="two words")
+_wrong_block("a_reason_beyond_its_bound", reason="r" * 2401)
+_wrong_block("needs_that_would_make_the_log_unreadable", needs=b"n" * 16_385)
 
 
 @refusal("take", "GROUP_NOT_FOUND", *LANE)

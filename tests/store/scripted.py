@@ -16,6 +16,7 @@ from store.world import (
     Dump,
     Hand,
     World,
+    a_block,
     a_fail,
     a_release,
     a_save,
@@ -103,7 +104,11 @@ class Day:
         reply = await self.turn(rival, a_take("day-1"), slots=1)
         (three,) = reply.outcomes[0].grants
         await insist(lambda: self._renewed(hand, one, two))
-        await insist(lambda: authority.read(0, [(two.group, two.item, "in"), (one.group, one.item, "ck")]))
+        await insist(lambda: authority.read(0, [(two.group, two.item, "in"), (one.group, one.item, "ck1")]))
+        await self.turn(hand, a_block(one, 4, b"asked" * 20, needs=b"n" * 100))
+        unblock = {"actor": "ana", "action": "1", "digest": "d", "resolution": b"r" * 100}
+        await insist(lambda: commands.unblock(store, one.group, one.item, **unblock))  # type: ignore[arg-type]
+        (one,) = (await self.turn(hand, a_start(one))).outcomes[0].grants
         await self.turn(hand, a_submit(one, b"result of a"), a_submit(two, b"result of b" * 20))
         await self.turn(rival, a_fail(three, b"evidence"), token="index day-1 0")
         await world.pass_ms(TTL_MS + 1)

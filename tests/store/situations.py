@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from builders import GROUP, a_new_item, a_new_mission
 from store.refused import code_of
-from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from store.world import SHORT_MS, Hand, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared.lifecycle import Given
 from treadle.shared.model import Grant, GroupId, ItemId, ItemState, Lease, LeaseId
 from treadle.shared.store import Accept, Decline, Operation, commands
@@ -127,6 +127,19 @@ async def lapsed(scene: Scene) -> None:
     await scene.world.pass_ms(SHORT_MS + 1)
 
 
+async def blocked(scene: Scene) -> None:
+    await active(scene)
+    assert (await scene.owner.do(a_block(scene.grant, 2))).code == "OK"
+    scene.grant = replace(scene.grant, checkpoint_number=2)
+
+
+async def blocked_by_nobody(scene: Scene) -> None:
+    await offered(scene)
+    away = await scene.world.hand(f"away-{scene.group}")
+    assert (await away.do(a_block(await away.started(scene.group)))).code == "OK"
+    await away.close()
+
+
 async def verified(scene: Scene) -> None:
     await active(scene)
     await scene.owner.do(a_submit(scene.grant, b"the first result"))
@@ -186,6 +199,8 @@ SITUATIONS = (
     Situation(queued_too_long, _S.QUEUED, Given.LATE, is_late=True),
     Situation(active, _S.ACTIVE),
     Situation(lapsed, _S.ACTIVE, Given.LATE, is_late=True),
+    Situation(blocked, _S.BLOCKED, Given.OWNED),
+    Situation(blocked_by_nobody, _S.BLOCKED, Given.OWNERLESS),
     Situation(verified, _S.VERIFIED),
     Situation(failed, _S.FAILED),
     Situation(failed_by_command, _S.FAILED),
@@ -205,6 +220,7 @@ OPERATIONS: Mapping[str, Callable[[Grant], Operation]] = {
     "save": lambda grant: a_save(grant, grant.checkpoint_number + 1, b"another state"),
     "yield": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state"),
     "yield to all": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state", keep=False),
+    "block": lambda grant: a_block(grant, grant.checkpoint_number + 1, b"another state"),
     "release": a_release,
     "submit": lambda grant: a_submit(grant, b"another result"),
     "fail": lambda grant: a_fail(grant, b"other evidence"),
@@ -230,6 +246,11 @@ async def _retried(scene: Scene) -> None:
     await commands.retry(scene.world.store, scene.group, ITEM, actor="ana", action="another action")
 
 
+async def _unblocked(scene: Scene) -> None:
+    said = {"actor": "ana", "action": "another action", "digest": "d", "resolution": b"r"}
+    await commands.unblock(scene.world.store, scene.group, ITEM, **said)  # type: ignore[arg-type]  # bytes and str
+
+
 async def _offered_again(scene: Scene) -> None:
     await commands.offer(scene.world.store, scene.group, ITEM, "- 0", actor="ana", action="another action")
 
@@ -239,6 +260,7 @@ COMMANDS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "cancel": _cancelled,
     "fail_item": _commanded_to_fail,
     "retry": _retried,
+    "unblock": _unblocked,
     "offer": _offered_again,
 }
 

@@ -23,8 +23,17 @@ from store.situations import (
     tried,
 )
 from store.world import World, differences
-from treadle.shared.lifecycle import GROUP_CALLS, ITEM_MOVES, MISSION_CALLS, MISSION_MOVES, Given, Move, Who
-from treadle.shared.model import Event, ItemState
+from treadle.shared.lifecycle import (
+    GROUP_CALLS,
+    ITEM_MOVES,
+    MISSION_CALLS,
+    MISSION_MOVES,
+    Given,
+    Move,
+    Who,
+    is_ownerless,
+)
+from treadle.shared.model import Event, EventKind, ItemState
 
 NEW_MISSIONS = {"create", "fire"}
 """They bring items of their own and name none that is there."""
@@ -61,6 +70,8 @@ def path(events: list[Event], call: str, state: ItemState | None) -> ItemState |
     """Where the Events of one call take an item: the first by a row that the call asks for, then what may follow it."""
     for number, event in enumerate(events):
         rows = [row for row in ITEM_MOVES if row.cause is event.kind and state in row.sources]
+        if event.kind is EventKind.UNBLOCKED:
+            rows = [row for row in rows if (row.given is Given.OWNERLESS) is is_ownerless(event)]
         allowed = [row for row in rows if call in (row.then if number else row.by)]
         assert allowed, f"{call}: {event.kind} of an item that is {state}"
         state = allowed[0].target
@@ -91,7 +102,8 @@ def refusal(name: str, at: Situation, item: dict[str, str], citation: Citation, 
 
 def answer_refused(at: Situation, item: dict[str, str], agent: str) -> str:
     """The code with which an acceptance or a decline is refused."""
-    if at.state in (ItemState.QUEUED, ItemState.ACTIVE) and item["own"] != agent:
+    owned = at.state in (ItemState.QUEUED, ItemState.ACTIVE) or at.given is Given.OWNED
+    if owned and item["own"] != agent:
         return "WORK_ALREADY_OWNED"
     if at.state is not ItemState.OFFERED:
         return "INVALID_STATE_TRANSITION"
@@ -138,7 +150,7 @@ async def test_r71_a_call_without_a_row_is_refused_and_writes_nothing(at: Situat
             expected = "INVALID_STATE_TRANSITION" if at.state else "INVALID_COMMAND"
             if name == "add":
                 expected = "ACTION_ID_COLLISION"
-            elif name == "offer" and at.state in (ItemState.QUEUED, ItemState.ACTIVE):
+            elif name == "offer" and (at.state in (ItemState.QUEUED, ItemState.ACTIVE) or at.given is Given.OWNED):
                 expected = "WORK_ALREADY_OWNED"
             elif name == "cancel" and at.state is ItemState.CANCELLED:
                 expected = "OK"  # it is what was asked for

@@ -9,7 +9,7 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.contracts import OPERATIONS, contracts
 from store.scheduled import a_schedule, standing
-from store.world import PREFIX, World, a_fail, a_release, a_save, a_start, a_submit, a_yield
+from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_yield
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
@@ -50,6 +50,7 @@ async def _release(world: World) -> None:
     hand = await world.hand()
     await hand.do(a_release(await hand.accepted()))
     await hand.do(a_release(await hand.started()))
+    await hand.do(a_release(await hand.started(), "CHECKPOINT"))
 
 
 async def _submit(world: World) -> None:
@@ -60,6 +61,24 @@ async def _submit(world: World) -> None:
         await hand.do(a_submit(await hand.started()))
     await hand.do(a_fail(await hand.started("m-2")))
     await hand.do(a_submit(await hand.started("m-2")))
+
+
+async def _block(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_block(await hand.started()))
+
+
+async def _unblock(world: World) -> None:
+    said = {"actor": "ana", "digest": "d", "resolution": b"r"}
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    await hand.do(a_block(grant, ttl_ms=1000))
+    await commands.unblock(world.store, GROUP, ItemId("a"), action="1", **said)  # type: ignore[arg-type]
+    await hand.do(a_block(await hand.restarted(grant), 2, ttl_ms=1000))
+    await world.pass_ms(1001)
+    await commands.unblock(world.store, GROUP, ItemId("a"), action="2", **said)  # type: ignore[arg-type]
 
 
 async def _fail(world: World) -> None:
@@ -231,6 +250,8 @@ HAPPY: dict[str, Happy] = {
     "start": _start,
     "save": _save,
     "yield": _yield,
+    "block": _block,
+    "unblock": _unblock,
     "release": _release,
     "submit": _submit,
     "fail": _fail,

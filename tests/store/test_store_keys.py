@@ -136,7 +136,7 @@ async def _worked_on(world: World, hand: Hand, group: GroupId) -> Grant:
     assert (await hand.do(a_fail(two, b"f" * 99), partition=partition)).code == "OK"
     await hand.turn(a_take(group, capability=WIDE), partition=partition, token=f"{WIDE} {group} 0")
     await world.store.call("watch", partition, (group, "-", "client", 60_000))
-    await world.authority.read(partition, [(group, one.item, "in"), (group, one.item, "ck")])
+    await world.authority.read(partition, [(group, one.item, "in"), (group, one.item, "ck1")])
     assert await hand.renew(one) == ["OK"]
     await world.authority.look({partition: 0}, [Capability(NARROW), Capability(WIDE)])
     return one

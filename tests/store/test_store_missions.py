@@ -131,10 +131,11 @@ async def test_a_shorter_checkpoint_leaves_nothing_of_a_longer_one_behind(world:
     await world.mission()
     hand = await world.hand()
     grant = await hand.started()
-    for number, state in ((1, b"x" * 1000), (2, b"short"), (3, b"y" * 2000)):
+    for number, state in ((1, b"x" * 1000), (2, b"z" * 999), (3, b"short"), (4, b"too"), (5, b"y" * 2000)):
         assert (await hand.do(a_save(grant, number, state))).code == "OK"
-        assert await world.authority.read(0, [(grant.group, grant.item, "ck")]) == [state]
-        assert await world.raw.exists(world.key("m-1:ck:a")) == (len(state) > 64)
+        name = keys.checkpoint_name(number)
+        assert await world.authority.read(0, [(grant.group, grant.item, name)]) == [state]
+        assert await world.raw.exists(world.key(f"m-1:{name}:a")) == (len(state) > 64)
 
 
 async def test_results_and_evidence_are_shown_with_the_items(world: World) -> None:

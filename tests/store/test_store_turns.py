@@ -17,7 +17,7 @@ from store.world import (
     a_yield,
 )
 from treadle.shared.model import Event, GroupId, MissionState
-from treadle.shared.store import events_of
+from treadle.shared.store import events_of, keys
 
 # --- take ---
 
@@ -130,7 +130,7 @@ async def test_saved_progress_leaves_the_item_active(world: World) -> None:
     grant = await hand.started()
     for number, state in ((1, b"one"), (2, b"two" * 100), (3, b"")):
         assert (await hand.do(a_save(grant, number, state))).code == "OK"
-        assert await world.authority.read(0, [(grant.group, grant.item, "ck")]) == [state]
+        assert await world.authority.read(0, [(grant.group, grant.item, keys.checkpoint_name(number))]) == [state]
     assert await world.state() == "active"
     assert (await world.kinds())[-3:] == ["work.progress_saved"] * 3
 
@@ -160,7 +160,7 @@ async def test_yielding_away_offers_the_item_to_everybody_at_its_checkpoint(worl
     assert (await world.kinds())[-3:] == ["work.checkpointed", "work.released", "work.offer.created"]
     grant = await other.started()
     assert (grant.ownership_epoch, grant.checkpoint_number) == (2, 1)
-    assert await world.authority.read(0, [(grant.group, grant.item, "ck")]) == [b"half done"]
+    assert await world.authority.read(0, [(grant.group, grant.item, "ck1")]) == [b"half done"]
 
 
 async def test_yielding_at_the_checkpoint_that_was_saved_last_stores_it_once(world: World) -> None:

@@ -16,6 +16,7 @@ from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, NewItem, Session
 from treadle.shared.store import (
     Authority,
+    Block,
     Endpoint,
     Fail,
     Held,
@@ -244,6 +245,12 @@ def a_save(grant: Grant, number: int = 1, state: bytes = b"state") -> Save:
 def a_yield(grant: Grant, number: int = 1, state: bytes = b"state", *, keep: bool = True) -> Yield:
     digest = codec.digest(state)
     return Yield(grant.group, grant.item, grant.ownership_epoch, lease_of(grant), number, digest, state, keep)
+
+
+def a_block(grant: Grant, number: int = 1, state: bytes = b"state", *, ttl_ms: int = 60_000, **of: Any) -> Block:
+    said = {"reason": "why", "needs": b"needs", "digest": codec.digest(state), **of}
+    target = (grant.group, grant.item, grant.ownership_epoch, lease_of(grant), number)
+    return Block(*target, state=state, ttl_ms=ttl_ms, **said)
 
 
 def a_release(grant: Grant, reason: str = "stopping") -> Release:

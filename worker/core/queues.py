@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from treadle.shared.errors import Corrupt
-from treadle.shared.lifecycle import next_state
+from treadle.shared.lifecycle import is_ownerless, next_state
 from treadle.shared.model import AgentId, Event, EventKind, GroupId, ItemId, ItemState, LeaseId
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One WorkItem this Agent owns, queued or active."""
+    """One WorkItem this Agent owns: queued, active or blocked."""
 
     group: GroupId
     item: ItemId
@@ -41,11 +41,14 @@ _BY_ITS_OWNER = frozenset(
         EventKind.STARTED,
         EventKind.PROGRESS_SAVED,
         EventKind.CHECKPOINTED,
+        EventKind.BLOCKED,
         EventKind.RELEASED,
         EventKind.SUBMITTED,
     }
 )
-_KEPT = frozenset({ItemState.QUEUED, ItemState.ACTIVE})
+_KEPT = frozenset({ItemState.QUEUED, ItemState.ACTIVE, ItemState.BLOCKED})
+_END_AN_OWNERSHIP = frozenset({EventKind.RELEASED, EventKind.LAPSED})
+"""Whatever state the item is left in: a blocked one stays blocked, and is nobody's."""
 
 
 class Queues:
@@ -148,7 +151,7 @@ class Queues:
         if kind is EventKind.FAILED and _number(event, "epoch") != held.ownership_epoch:
             raise _corrupt(event, f"it cites Ownership Epoch {event.get('epoch')}, current is {held.ownership_epoch}")
         try:
-            state = next_state(held.state, kind)
+            state = next_state(held.state, kind, ownerless=is_ownerless(event))
         except ValueError as error:
             raise _corrupt(event, str(error)) from None
         if (kind in _BY_ITS_OWNER or kind in _NAMES_ITS_AGENT) and agent != self.agent:
@@ -157,7 +160,7 @@ class Queues:
             epoch = _number(event, "epoch")
             if epoch != held.ownership_epoch:
                 raise _corrupt(event, f"it cites Ownership Epoch {epoch}, current is {held.ownership_epoch}")
-        if state not in _KEPT:
+        if state not in _KEPT or kind in _END_AN_OWNERSHIP:
             self._drop(held)
             return
         match kind:
@@ -179,9 +182,13 @@ class Queues:
                     checkpoint_number=_number(event, "number"),
                     start_by_ms=_number(event, "start_by_ms"),
                 )
+            case EventKind.BLOCKED:
+                held = replace(held, state=state, checkpoint_number=_number(event, "number"))
+            case EventKind.UNBLOCKED:
+                held = replace(held, state=state, start_by_ms=_number(event, "start_by_ms"))
             case _:
                 held = replace(held, state=state)
-        if state is ItemState.QUEUED:
+        if state is not ItemState.ACTIVE:
             held = replace(held, lease_id=None, lease_expires_ms=0, session_epoch=0)
         self._keep(held)
 

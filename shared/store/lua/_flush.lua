@@ -17,6 +17,18 @@ function T.halt(S, G, W)
   leave_directories(S, G, W)
 end
 
+-- What enters and leaves a list of items that wait for a person, by since when.
+local function collect_listed(S, G, listed, add, del)
+  for id, holds in pairs(listed) do
+    if holds then
+      add[#add + 1] = T.int(S.now)
+      add[#add + 1] = G.name .. ' ' .. id
+    else
+      del[#del + 1] = G.name .. ' ' .. id
+    end
+  end
+end
+
 -- Gathers one Group's changes into the lists that `flush` writes.
 function T.collect(S, G, W)
   T.collect_index(S, G, W)
@@ -38,14 +50,8 @@ function T.collect(S, G, W)
       W.undue[#W.undue + 1] = member
     end
   end
-  for id, holds in pairs(G.parked) do
-    if holds then
-      W.park[#W.park + 1] = T.int(S.now)
-      W.park[#W.park + 1] = G.name .. ' ' .. id
-    else
-      W.unpark[#W.unpark + 1] = G.name .. ' ' .. id
-    end
-  end
+  collect_listed(S, G, G.parked, W.park, W.unpark)
+  collect_listed(S, G, G.blocked, W.block, W.unblock)
   for agent, items in pairs(G.held) do
     local changes = T.into(W.held, agent)
     for id, holds in pairs(items) do changes[G.name .. ' ' .. id] = holds end

@@ -41,7 +41,7 @@ function T.group(S, name, seq, record, usage)
     incarnation = incarnation, form = form, grown = form == 'open' or form == 'sealed',
     usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
-    parked = {}, rung = {}, doomed = {}, outs = {},
+    parked = {}, blocked = {}, rung = {}, doomed = {}, outs = {},
   }
   S.groups[name] = G
   S.order[#S.order + 1] = G

@@ -3,11 +3,12 @@
 --   impact, deadline, start-by seconds; dep unfinished dependencies, after what it waits for, out how many wait for it,
 --   rel how many of `out` are released, ex how many of them have been seen to have ended; oe own ses: Ownership Epoch,
 --   owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge
---   estimate; ckn ckd: number and digest of the Checkpoint, dg digest of the result or failure; nb not before, rt retry
---   contract, fc failures and lp lost runs so far, hold why it is parked, cd digest of its content, act last action, wt
---   somebody waits for its end, to ox om whom it is offered to, until when, how long each time. ct contract bytes. Bodies
---   (in inputs, ck Checkpoint, rs result, fl failure) stand in the field when short, else in a key of their own with their
---   length in `<name>x`.
+--   estimate; ckn ckd: number and digest of the newest Checkpoint, ckp digest of the one before it, dg digest of the result
+--   or failure; nb not before, rt retry contract, fc failures and lp lost runs so far, hold why it is parked, br since when
+--   and why it is blocked, bex expiry of its blocked lease, cd digest of its content, act last action, wt somebody waits for
+--   its end, to ox om whom it is offered to, until when, how long each time. ct contract bytes. Bodies (in inputs; ck0 ck1 the
+--   newest two Checkpoints, by the parity of their numbers; rs result, fl failure, nd what it needs that is blocked, rv the
+--   resolution of the last block) stand in the field when short, else in a key of their own with their length in `<name>x`.
 
 -- An item in memory. A table that grows field by field is half of what a call costs: these have room from the start.
 local function blank(id)
@@ -51,30 +52,6 @@ function T.put(it, field, value)
     if it.gone then it.gone[field] = nil end
   end
   it[field] = value
-end
-
--- Stores a body with its item, or beside it where it is long.
-function T.put_body(S, G, it, name, bytes)
-  if #bytes <= T.INLINE_MAX then
-    if it[name .. 'x'] then G.bodies[S.base .. G.name .. ':' .. name .. ':' .. it.id] = false end
-    T.put(it, name, bytes)
-    T.put(it, name .. 'x', nil)
-  else
-    G.bodies[S.base .. G.name .. ':' .. name .. ':' .. it.id] = bytes
-    T.put(it, name, nil)
-    T.put(it, name .. 'x', T.int(#bytes))
-  end
-end
-
-function T.body_size(it, name)
-  return it[name] and #it[name] or tonumber(it[name .. 'x'] or '0')
-end
-
--- The body as the store has it, nil where there is none. Reads only: for replies, after the commit.
-function T.body(S, group, id, name)
-  local key = S.base .. group
-  local short = redis.call('HGET', key .. ':i:' .. id, name)
-  return short or redis.call('GET', key .. ':' .. name .. ':' .. id) or nil
 end
 
 -- Of an item that says nothing else: how long its acceptance holds without a start.

@@ -1,19 +1,28 @@
--- What ends an ownership by time alone: a lease, a start-by deadline.
+-- What ends an ownership by time alone: a lease, a start-by deadline, a blocked lease.
 
--- l, s: the lease or the start-by deadline of an item passed: its ownership ends, it is offered again at once.
+-- By kind of due entry: the state it is about, and the field with its time. By state: what its Event says.
+local KINDS = { l = { 'active', 'lex' }, s = { 'queued', 'sby' }, b = { 'blocked', 'bex' } }
+local WHATS = { active = 'lease', queued = 'start_by', blocked = 'blocked' }
+
+function T.is_lapse(kind)
+  return KINDS[kind] ~= nil
+end
+
+-- l, s, b: that time of an item passed: its ownership ends. It is offered again at once; one that is blocked stays so.
 function T.lapse(S, G, it, kind, member)
-  local wanted = kind == 'l' and 'active' or 'queued'
-  if not it or it.st ~= wanted or G.state == 'cancelled' then
+  local state, field = KINDS[kind][1], KINDS[kind][2]
+  if not it or it.st ~= state or not it[field] or G.state == 'cancelled' then
     G.due[member] = false
     return
   end
-  local agent, at = it.own, kind == 'l' and tonumber(it.lex) or T.start_by(S, it)
+  local agent, at = it.own, kind == 's' and T.start_by(S, it) or tonumber(it[field])
   if at > S.now then
     G.due[member] = at
   else
     local seq = T.end_lapsed(S, G, it, at)
     -- A lease that was over before this server was adopted was lost with the store, not with its Worker.
-    if kind == 'l' and at > S.adopted then T.after_loss(S, G, it) else T.offer_to_all(S, G, it, 'lapsed') end
+    if kind == 'l' and at > S.adopted then T.after_loss(S, G, it)
+    elseif kind ~= 'b' then T.offer_to_all(S, G, it, 'lapsed') end
     T.concern(S, G, agent, seq)
     T.touch(G, it)
   end
@@ -26,8 +35,7 @@ end
 
 -- The Event of an ownership that lapsed at `at`, and its end; the Event's sequence.
 function T.end_lapsed(S, G, it, at)
-  local what = it.st == 'active' and 'lease' or 'start_by'
-  local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, it.own, what, T.int(at) })
-  T.disown(S, G, it, at)
+  local seq = T.emit(S, G, 'work.lease_lapsed', it.id, 'timer', { it.oe, it.own, WHATS[it.st], T.int(at) })
+  if it.st == 'blocked' then T.loosen(S, G, it) else T.disown(S, G, it, at) end
   return seq
 end

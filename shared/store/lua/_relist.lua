@@ -15,6 +15,7 @@ end
 local function relist(S, G, it)
   timers(S, G, it)
   if it.hold then G.parked[it.id] = true end
+  if it.st == 'blocked' then G.blocked[it.id] = true end
   if it.st == 'offered' and (G.state == 'active' or G.state == 'loading') then
     T.index(G, it, true)
   elseif it.own and (it.st == 'queued' or it.st == 'active' or it.st == 'blocked') then

@@ -30,11 +30,24 @@ function T.offer_when_due(S, G, it, cause)
   if at > S.now then G.due['n ' .. G.name .. ' ' .. it.id] = at else T.offer(S, G, it, cause) end
 end
 
+-- Parks an open item that belongs to nobody: only a person takes it out.
+function T.park(S, G, it, why)
+  T.put(it, 'hold', why)
+  G.parked[it.id] = true
+  return T.emit(S, G, 'work.parked', it.id, 'policy', { why, it.lp or '0' })
+end
+
 -- A person has an item done again: what held it back is taken away, and all its attempts are before it.
 function T.renew_attempts(S, G, it)
   if it.st == 'failed' and not T.is_retrying(it) then
     G.count.failed, G.count.live = G.count.failed - 1, G.count.live + 1
     G.due['e ' .. G.name .. ' ' .. it.id] = false
+  end
+  -- Parked since no Checkpoint can be trusted: it is done from its beginning. The numbers go on.
+  if it.hold == 'CHECKPOINT' then
+    for _, name in ipairs({ 'ck0', 'ck1' }) do T.drop_body(S, G, it, name) end
+    T.put(it, 'ckd', nil)
+    T.put(it, 'ckp', nil)
   end
   T.unhold(G, it)
   for _, field in ipairs({ 'fc', 'lp', 'own' }) do T.put(it, field, nil) end
@@ -47,11 +60,7 @@ function T.after_loss(S, G, it)
   T.put(it, 'lp', T.int(lost))
   T.put(it, 'own', nil)
   T.put(it, 'st', 'open')
-  if lost >= T.LAPSES_MAX then
-    T.put(it, 'hold', 'POISON')
-    G.parked[it.id] = true
-    return T.emit(S, G, 'work.parked', it.id, 'policy', { 'POISON', T.int(lost) })
-  end
+  if lost >= T.LAPSES_MAX then return T.park(S, G, it, 'POISON') end
   if lost > 1 then T.put(it, 'nb', T.int(S.now + backoff(it, lost - 1))) end
   T.offer_when_due(S, G, it, 'lapsed')
 end

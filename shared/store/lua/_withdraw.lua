@@ -18,6 +18,9 @@ function T.withdraw(S, G, it)
   elseif it.st == 'queued' or it.st == 'active' then
     T.disown(S, G, it, it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now)
     T.touch(G, it)
+  elseif it.st == 'blocked' then
+    T.loosen(S, G, it)
+    T.end_block(S, G, it)
   else
     owner = nil
   end
@@ -45,6 +48,7 @@ function T.ended_item(S, G, it)
     G.rung[it.id] = true
     T.put(it, 'wt', nil)
   end
+  if it.st ~= 'failed' and (it.rv or it.rvx) then T.drop_body(S, G, it, 'rv') end
   if G.grown then G.due['e ' .. G.name .. ' ' .. it.id] = S.now + T.counts(S, G).keep end
 end
 

@@ -80,6 +80,8 @@ function T.flush(S, W)
   write_held(S, W)
   T.many('ZADD', S.base .. '@parked', W.park)
   T.many('ZREM', S.base .. '@parked', W.unpark)
+  T.many('ZADD', S.base .. '@blocked', W.block)
+  T.many('ZREM', S.base .. '@blocked', W.unblock)
   for cap, list in pairs(W.add) do T.many('ZADD', S.base .. '@take:' .. cap, list) end
   for cap, list in pairs(W.del) do T.many('ZREM', S.base .. '@take:' .. cap, list) end
   write_usage(S, W)

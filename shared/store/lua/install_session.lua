@@ -6,13 +6,17 @@
 -- refusals: STORE_CHANGED AUTH_STALE_SESSION
 -- events: work.requeued work.released work.offer.created work.parked
 --
--- What the older session held goes back to `queued`, owned by the new one, once (WRK-014). `lives` is 1 where the process that
--- held it is the one that asks: else a run that is lost a second time without a new Checkpoint is released, to wait or to be
--- parked. `after` is '-', or the Group and item that the call before answered with "more". The Agent's home partition knows
--- the last epoch minted, and refuses an older one. The reply: envelope, "done" or "more group item", the grant lines of what
--- the Agent owns, then inputs and contract of each.
+-- What the older session held goes back to `queued`, owned by the new one, once (WRK-014); what is blocked stays so, and
+-- belongs to nobody. `lives` is 1 where the process that held it is the one that asks: else a run that is lost a second time
+-- without a new Checkpoint is released, to wait or to be parked. `after` is '-', or the Group and item that the call before
+-- answered with "more". The Agent's home partition knows the last epoch minted, and refuses an older one. The reply:
+-- envelope, "done" or "more group item", the grant lines of what the Agent owns, then inputs and contract of each.
 local function requeue(S, G, it, lives)
   local ran, by = it.st == 'active', S.agent .. '@' .. S.epoch
+  if it.st == 'blocked' then
+    T.concern(S, G, S.agent, T.emit(S, G, 'work.released', it.id, by, { it.oe, 'session' }))
+    return T.loosen(S, G, it)
+  end
   T.disown(S, G, it, ran and math.min(S.now, tonumber(it.lex)) or S.now)
   local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session' })
   local lost = ran and not lives

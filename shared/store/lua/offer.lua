@@ -26,6 +26,8 @@ local function free(S, G, it)
   elseif it.st == 'queued' or it.st == 'active' then
     T.concern(S, G, it.own, T.end_lapsed(S, G, it, T.held_until(S, it)))
     T.touch(G, it)
+  elseif it.st == 'blocked' then
+    T.end_block(S, G, it)
   end
 end
 

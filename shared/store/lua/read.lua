@@ -1,4 +1,4 @@
--- read: Reads bodies of items: inputs (in), Checkpoint (ck), result (rs), failure (fl).
+-- read: Reads bodies of items: inputs (in), Checkpoints (ck0, ck1), result (rs), failure (fl), needs (nd), resolution (rv).
 -- keys: the partition's @meta
 -- args: replid group item body ...
 -- bound: 64 bodies; 1 MiB of them and the one that goes beyond it (2 MiB)

@@ -4,7 +4,9 @@
 -- bound: one item
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
--- events: work.released work.offer.created
+-- events: work.released work.offer.created work.parked
+--
+-- The reason CHECKPOINT says that no Checkpoint of it can be trusted: it is parked for a person instead of offered.
 T.arity.release = 4
 
 T.ops.release = function(S, group, id, epoch, reason)
@@ -14,6 +16,14 @@ T.ops.release = function(S, group, id, epoch, reason)
   if code then return T.outcome(S, G, code) end
   local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
   local seq = T.emit(S, G, 'work.released', id, S.by, { epoch, reason })
-  T.give_back(S, G, it, ended, 'released')
+  if reason == 'CHECKPOINT' then
+    T.disown(S, G, it, ended)
+    T.put(it, 'own', nil)
+    T.put(it, 'st', 'open')
+    T.park(S, G, it, reason)
+    G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  else
+    T.give_back(S, G, it, ended, 'released')
+  end
   T.outcome(S, G, 'OK', T.int(seq))
 end

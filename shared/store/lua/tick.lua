@@ -1,4 +1,4 @@
--- tick: Carries out what is due in one partition: lapsed leases, start-by deadlines and offers, pumps, ended sessions.
+-- tick: Carries out what is due in one partition: leases, blocked leases, start-by deadlines and offers that are over, pumps.
 -- keys: the partition's @meta
 -- args: replid most
 -- bound: `most` due entries (256 at most); 64 items released, cancelled, removed or given back by pumps and ended sessions
@@ -42,7 +42,7 @@ local function carry_out(S, member)
   if not G then T.adrift(S, kind, name, id, member)
   elseif T.closed(G) then S.aside[#S.aside + 1] = member
   elseif kind == 'f' then T.come_due(S, G, id, member)
-  elseif kind == 'l' or kind == 's' then
+  elseif T.is_lapse(kind) then
     T.lapse(S, G, T.named(S, G, id), kind, member)
   elseif kind == 'o' then
     T.expire_offer(S, G, T.named(S, G, id), member)

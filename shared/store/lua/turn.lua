@@ -6,7 +6,7 @@
 -- refusals: STORE_CHANGED AUTH_STALE_SESSION ACTION_ID_COLLISION ACTION_SUPERSEDED LANE_REGRESSED SCHEMA_VALIDATION_FAILED
 -- events: none
 --
--- Events and refusals of an item are those of its operation (take, start, save, yield, release, submit, fail). A refused
+-- Events and refusals of an item are those of its operation (take, start, save, yield, block, release, submit, fail). A refused
 -- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
 -- (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries of the Groups asked and
 -- touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.

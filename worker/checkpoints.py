@@ -1,0 +1,52 @@
+"""The Checkpoint a run goes on from: the newest whose digest is right; two are kept (design.md 4)."""
+
+from __future__ import annotations
+
+import logging
+
+from treadle.shared import codec
+from treadle.shared.store import keys
+
+from .run import Bodies, Run
+
+PARKS = "CHECKPOINT"
+"""The reason of a release with which the store parks the item instead of offering it."""
+_log = logging.getLogger("treadle.worker")
+
+
+class DamagedError(Exception):
+    """No Checkpoint that is kept can be trusted, and beginning anew is for a person to decide."""
+
+
+async def checkpoint_of(run: Run, newest: bytes | None, bodies: Bodies) -> bytes:
+    """The newest Checkpoint as it was read, or the one before it where that one is damaged; DamagedError where both are.
+
+    The next save takes a new number in any case, so that it stands in the place of what is damaged or older.
+    """
+    grant = run.grant
+    if newest is not None and codec.digest(newest) == grant.checkpoint_digest:
+        run.checkpoint_digest = grant.checkpoint_digest
+        return newest
+    run.checkpoint_damaged += 1
+    number = grant.checkpoint_number
+    _log.error("%s: checkpoint_damaged: Checkpoint %d is %s", run.name, number, _wrong(newest))
+    if grant.checkpoint_before:
+        wanted = [(grant.group, grant.item, keys.checkpoint_name(number - 1))]
+        (older,) = await bodies.read(grant.partition, wanted)
+        if older is not None and codec.digest(older) == grant.checkpoint_before:
+            _log.warning("%s: goes on from Checkpoint %d, the one before it", run.name, number - 1)
+            return older
+        run.checkpoint_damaged += 1
+        _log.error("%s: checkpoint_damaged: Checkpoint %d is %s", run.name, number - 1, _wrong(older))
+    raise DamagedError(
+        "none of its Checkpoints can be trusted: it is parked; restore the store's memory, or `treadle retry` has it done "
+        "from its beginning"
+    )
+
+
+def _wrong(raw: bytes | None) -> str:
+    return (
+        "missing"
+        if raw is None
+        else f"{len(raw)} bytes that are not those that were saved (digest {codec.digest(raw)})"
+    )
