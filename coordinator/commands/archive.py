@@ -79,15 +79,19 @@ def archive(
             _say_required(required=require, changed=changed, as_json=as_json)
         if to is None:
             return True
-        return await _archive(store, to, named, follow=follow, as_json=as_json)
+        return await write(store, to, named, follow=follow, as_json=as_json)
 
     if not with_store(url, prefix, work):
         raise typer.Exit(1)
 
 
-async def _archive(
+async def write(
     store: Store, folder: Path, named: Sequence[tuple[str, GroupId]], *, follow: bool, as_json: bool
 ) -> bool:
+    """Writes these Missions, or all that have ended and have no archive; whether all went well. `follow`: until cancelled.
+
+    Of what it follows, a log that could not be archived is tried again only once it has gone on.
+    """
     all_well, failed = True, dict[GroupId, int]()
     while True:
         views = [await _named(store, *one) for one in named] or await archiving.unarchived(store, most=MISSIONS_MAX)
@@ -96,6 +100,8 @@ async def _archive(
             try:
                 made = await files.archive(store, view, folder, actor=token(default_actor(), field="actor"))
             except (Refused, Corrupt) as error:
+                if follow and error.code == "INVALID_STATE_TRANSITION":
+                    continue  # what is left of it is still being withdrawn: at the next look it may be over
                 all_well, failed[view.group] = False, view.last_seq
                 _say_failed(view, error, as_json=as_json)
             else:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 from commanding import Commands
 from fleet import Desk, Fleet, chain
 from treadle.coordinator import WorkSpec
 from treadle.coordinator import archiving as files
+from treadle.coordinator.commands import archive
+from treadle.coordinator.commands.opening import opened
+from treadle.shared.settings import Settings
 from treadle.shared.store import archiving
 from treadle.shared.store.embedded import EmbeddedServer
 
@@ -104,3 +109,22 @@ async def test_what_cannot_be_asked_together_is_refused(run: Commands, tmp_path:
     assert run("archive", "--require", "--json").document() == {"required": True, "changed": False}
     assert run("archive", "--no-require").stdout == "ended Missions go when their time is over\n"
     assert "is not in this store" in run("archive", "absent", "--to", str(tmp_path), status=1).stderr
+
+
+async def test_who_follows_writes_what_ends_later(
+    desk: Desk, ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(archive, "FOLLOW_S", 0.05)
+    async with anyio.create_task_group() as group, opened(Settings(url=desk.url)) as store:
+        group.start_soon(partial(archive.write, store, tmp_path, (), follow=True, as_json=True))
+        with anyio.fail_after(20):
+            while len(files_in(tmp_path)) < 1:  # noqa: ASYNC110 - a folder sets no event
+                await anyio.sleep(0.02)
+            later = await desk.submit("later", chain("a", steps=1, step_s=0.01))
+            await later.results(timeout=20)
+            while len([path for path in files_in(tmp_path) if path.suffix == ".gz"]) < 2:  # noqa: ASYNC110 - likewise
+                await anyio.sleep(0.02)
+        group.cancel_scope.cancel()
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["mission"] for one in said] in ([ended, "later"], [ended])
+    assert all(one["error"] is None for one in said)
