@@ -28,8 +28,10 @@ def start(request: pytest.FixtureRequest, store: FakeEndpoint) -> Start:
     handlers = collect(sys.modules[request.module.__name__])
 
     @asynccontextmanager
-    async def started(name: str, *, slots: int = 1, through: Endpoint | None = None) -> AsyncIterator[Worker]:
-        worker = Worker(handlers, endpoint=through or store, name=AgentId(name), slots=slots, lease_ttl_s=0.5)
+    async def started(
+        name: str, *, slots: int = 1, through: Endpoint | None = None, ttl_s: float = 0.5
+    ) -> AsyncIterator[Worker]:
+        worker = Worker(handlers, endpoint=through or store, name=AgentId(name), slots=slots, lease_ttl_s=ttl_s)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await worker.ready.wait()

@@ -99,15 +99,15 @@ async def test_what_is_unblocked_where_no_slot_is_free_goes_on_elsewhere(store: 
     """The Worker gives back what it cannot start within a second (design.md 4)."""
     ran.clear()
     go_on.append(anyio.Event())
-    async with Client.connect(store, actor="ann") as client, start("busy"):
+    async with Client.connect(store, actor="ann") as client, start("busy", ttl_s=30):
         work = [WorkSpec(id="pay", capability="payment", inputs={"amount": 1})]
         mission = await client.submit(MissionSpec(objective="pay a bill", work=work))
         await reaches(mission, "pay")
         long = await client.submit(MissionSpec(objective="o", work=[WorkSpec(id="x", capability="long")]))
         await until(lambda: "long" in ran, description="the only slot is taken")
         assert await mission.unblock("pay", {"decision": "approved", "by": "ann"}) is ItemState.QUEUED
-        async with start("idle"):
-            assert await mission.results(timeout=8) == {"pay": "approved by ann, checked 1"}
+        async with start("idle", ttl_s=30):
+            assert await mission.results(timeout=20) == {"pay": "approved by ann, checked 1"}
             released = [event async for event in mission.events() if event.kind is EventKind.RELEASED]
             assert [event.get("reason") for event in released] == ["capacity"]
             go_on[0].set()
