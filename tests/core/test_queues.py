@@ -159,8 +159,8 @@ def is_of_concern(event: Event) -> bool:
 
 
 def is_possible(move: Move, owned: bool) -> bool:
-    """Of a blocked item: what ends an ownership needs one, and an unblocking says whether there is one."""
-    if ItemState.BLOCKED not in move.sources or (move.who is Who.COMMAND and move.cause is not K.UNBLOCKED):
+    """Of a blocked item: what ends an ownership needs one, an offer needs none, an unblocking says whether there is one."""
+    if ItemState.BLOCKED not in move.sources or (move.who is Who.COMMAND and move.given is None):
         return True
     return owned is not (move.given is Given.OWNERLESS)
 
