@@ -47,8 +47,10 @@ async def listed(client: Any, base: str, group: GroupId, ids: Sequence[ItemId], 
 def _expected(group: GroupId, item: ItemId, fields: dict[str, str], *, is_active: bool) -> Iterator[tuple[str, str]]:
     """Where one item must stand in its partition: the key's name and the member."""
     state = ItemState(fields["st"])
-    if state is ItemState.OFFERED and is_active and not fields["to"]:
-        yield f"@take:{shelf(fields['cap'])}", f"{group} {fields['key']}"
+    if state is ItemState.OFFERED and is_active:
+        asked = [f">{agent}" for agent in fields["to"].partition(":")[2].split(",") if agent]
+        for name in asked if fields["to"] else [shelf(fields["cap"])]:
+            yield f"@take:{name}", f"{group} {fields['key']}"
     if fields["own"] and state in _TIMERS:
         yield f"@held:{fields['own']}", f"{group} {item}"
         yield "@due", f"{_TIMERS[state]} {group} {item}"

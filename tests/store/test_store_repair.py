@@ -10,7 +10,7 @@ import pytest
 from builders import GROUP, a_new_item
 from store.harms import DAMAGE, FOREIGN, REBORN
 from store.refused_commands import COMMANDS, growing
-from store.world import SHORT_MS, Hand, World, a_submit
+from store.world import SHORT_MS, Hand, World, a_block, a_submit
 from treadle.shared.errors import Refused
 from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId
 from treadle.shared.store import repairing, verifying
@@ -270,3 +270,20 @@ async def test_a_group_that_is_not_halted_is_not_repaired(world: World) -> None:
     before = await world.dump()
     await repairing.repair(world.store, GROUP, actor="ana", reason="disk")
     assert await world.dump() == before
+
+
+async def test_blocked_items_and_offers_to_some_are_verified_and_repaired_as_they_stand(world: World) -> None:
+    world.audited = False
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"), a_new_item("c", offer="named:worker-1 0"))
+    hand = await world.hand()
+    one, two = await hand.take(most=2)
+    assert (await hand.do(a_block(one))).done
+    assert await differences(world) == ()
+    await DAMAGE["a deleted log"].harm(world)
+    await repaired(world)
+    await settle(world)
+    assert await differences(world) == ()
+    due = [member.decode() for member in await world.raw.zrange(world.key("@due"), 0, -1)]
+    assert f"b {GROUP} a" in due
+    assert (await hand.do(a_submit(two))).done
+    assert await world.state() == "blocked"
