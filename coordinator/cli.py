@@ -26,6 +26,7 @@ from .commands.listing import groups, missions, workers
 from .commands.offering import offer
 from .commands.pausing import pause, resume
 from .commands.repairs import repair, verify
+from .commands.replaying import replay, snapshot
 from .commands.results import results
 from .commands.schedules import schedules, unschedule
 from .commands.submit import submit
@@ -80,6 +81,8 @@ for command in (
     resume,
     schedules,
     unschedule,
+    replay,
+    snapshot,
     archive,
     verify,
     repair,

@@ -288,41 +288,48 @@ def _data_pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 _SHAPES = {
-    kind.value.encode(): (kind, kind.value.startswith("work."), _data_pattern(names))
+    kind.value.encode(): (kind, kind.value, kind.value.startswith("work."), _data_pattern(names))
     for kind, names in EVENT_FIELDS.items()
 }
-"""Of each kind: whether it concerns an item, and what its data tokens look like."""
+"""Of each kind: its text, whether it concerns an item, and what its data tokens look like."""
 
 
-def read_event(group: GroupId, incarnation: int, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Event:
-    """The Event in one entry of a Group's stream; Corrupt for an id, kind, field or token that no script writes."""
+def read_entry(group: GroupId, entry_id: bytes, fields: Mapping[bytes, bytes]) -> tuple[int, str, str, str, list[str]]:
+    """Sequence, kind, item ('' for none), causer and data of one entry; Corrupt for what no script writes."""
     found = _ENTRY_ID.fullmatch(entry_id)
     shape = _SHAPES.get(fields.get(b"k", b""))
     if found is None or shape is None or fields.keys() != _FIELDS:
         raise _corrupt_event(group, entry_id, fields, "not an id, kind and fields known here")
-    kind, concerns_item, data_pattern = shape
-    item, by, at = fields[b"i"], fields[b"b"], fields[b"t"]
-    data, _, payload = fields[b"d"].partition(b"\n")
+    kind, text, concerns_item, data_pattern = shape
+    item, by, data = fields[b"i"], fields[b"b"], fields[b"d"]
+    if b"\n" in data:
+        data = data.partition(b"\n")[0]
     if not data_pattern.fullmatch(data):
         raise _corrupt_event(group, entry_id, fields, f"its data is not ({', '.join(EVENT_FIELDS[kind])})")
-    if not _TIME.fullmatch(at) or not _CAUSER.fullmatch(by):
+    if not _TIME.fullmatch(fields[b"t"]) or not _CAUSER.fullmatch(by):
         raise _corrupt_event(group, entry_id, fields, "its time is not milliseconds, or its causer not a token")
     if (not _ITEM.fullmatch(item)) if concerns_item else item:
         raise _corrupt_event(group, entry_id, fields, "its item is not a token, or it concerns none")
     if len(data) > EVENT_MAX:
         raise _corrupt_event(group, entry_id, fields, f"its data is larger than {EVENT_MAX:,} bytes")
-    quarantined = ""
+    return int(found[1]), text, item.decode(), by.decode(), data.decode().split(" ")
+
+
+def read_event(group: GroupId, incarnation: int, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    """The Event in one entry of a Group's stream; Corrupt for an id, kind, field or token that no script writes."""
+    seq, _, item, by, data = read_entry(group, entry_id, fields)
+    payload, quarantined = fields[b"d"].partition(b"\n")[2], ""
     if len(payload) > EVENT_MAX:  # no state hangs on it: it is left out, not the Event
         quarantined = f"{len(payload):,} bytes, at most {EVENT_MAX:,}, digest {digest(payload)}"
     return Event(
         group=group,
         incarnation=incarnation,
-        seq=int(found[1]),
-        kind=kind,
-        at_ms=int(at),
-        item=ItemId(item.decode()) if item else None,
-        by=by.decode(),
-        data=tuple(data.decode().split(" ")),
+        seq=seq,
+        kind=_SHAPES[fields[b"k"]][0],
+        at_ms=int(fields[b"t"]),
+        item=ItemId(item) if item else None,
+        by=by,
+        data=tuple(data),
         payload=b"" if quarantined else payload,
         quarantined=quarantined,
     )

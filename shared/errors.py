@@ -51,6 +51,12 @@ class Expired(Refused):
     code = "RESULT_EXPIRED"
 
 
+class CursorTooOld(Refused):
+    """The log begins above what is asked for: go on from the Group's Snapshot (`details`: first, snapshot)."""
+
+    code = "CURSOR_TOO_OLD"
+
+
 class Misuse(TreadleError):
     """The caller's own code, file or setting is wrong. The message names the field, the value and the bound."""
 
@@ -88,7 +94,7 @@ STALE_CODES = frozenset(
 
 def refusal(code: str, text: str) -> Refused:
     """The exception for a refusal of the store: its code, and a text that names things as `name=value`."""
-    kind = Stale if code in STALE_CODES else Refused
+    kind = Stale if code in STALE_CODES else CursorTooOld if code == CursorTooOld.code else Refused
     details = dict(part.split("=", 1) for part in text.split() if "=" in part)
     return kind(f"{code}: {text}", code=code, details=details)
 

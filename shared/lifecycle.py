@@ -122,6 +122,7 @@ ITEM_MOVES: tuple[Move, ...] = (
         by="fail_item cancel tick",
         given=Given.RETRYING,
     ),
+    _row(_K.EXPIRED, (_S.FAILED,), _S.FAILED, Who.TIMER, by="tick"),
     _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, then="release tick install_session"),
     _row(_K.CANCELLED, _UNFINISHED, _S.CANCELLED, Who.COMMAND, by="cancel tick"),
 )
@@ -129,6 +130,7 @@ ITEM_MOVES: tuple[Move, ...] = (
 A blocked item whose ownership ends stays blocked: a closed, silent or replaced session's, or one whose blocked lease is over.
 
 A `tick` carries out what a timer or an ended Mission asks for; no Worker and no person asks it for one item.
+`work.expired` says that a failed item of a Mission that grows is kept no longer: no offer can follow.
 """
 
 MISSION_MOVES: dict[EventKind, tuple[frozenset[MissionState | None], MissionState]] = {
@@ -151,6 +153,7 @@ MISSION_CALLS: dict[EventKind, frozenset[str]] = {
 """The calls of the store in which each of them happens."""
 
 GROUP_CALLS: dict[EventKind, frozenset[str]] = {
+    EventKind.SNAPSHOT_CREATED: frozenset({"snapshot"}),
     EventKind.GROUP_REPAIRED: frozenset({"repair"}),
     EventKind.GROUP_ARCHIVED: frozenset({"archived"}),
 }

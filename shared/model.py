@@ -70,6 +70,7 @@ class EventKind(StrEnum):
     MISSION_TERMINATED = "mission.terminated"
     MISSION_CANCELLED = "mission.cancelled"
     MISSION_SEALED = "mission.sealed"
+    SNAPSHOT_CREATED = "group.snapshot.created"
     GROUP_ARCHIVED = "group.archived"
     AUTHORIZED = "work.authorized"
     OFFERED = "work.offer.created"
@@ -88,21 +89,16 @@ class EventKind(StrEnum):
     FAILED = "work.failed"
     RETRIES_ENDED = "work.retries_ended"
     PARKED = "work.parked"
+    EXPIRED = "work.expired"
     CANCELLED = "work.cancelled"
     GROUP_REPAIRED = "group.repaired"
 
 
 EXTENSION_KINDS = frozenset(
     {
-        EventKind.MISSION_SEALED,
-        EventKind.OFFER_DECLINED,
-        EventKind.PROGRESS_SAVED,
-        EventKind.RELEASED,
-        EventKind.LAPSED,
-        EventKind.REQUEUED,
-        EventKind.RETRIES_ENDED,
-        EventKind.PARKED,
-        EventKind.GROUP_REPAIRED,
+        *(EventKind.MISSION_SEALED, EventKind.OFFER_DECLINED, EventKind.PROGRESS_SAVED, EventKind.RELEASED),
+        *(EventKind.LAPSED, EventKind.REQUEUED, EventKind.RETRIES_ENDED, EventKind.PARKED),
+        *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED),
     }
 )
 """Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
@@ -114,6 +110,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.MISSION_TERMINATED: ("reason",),
     EventKind.MISSION_CANCELLED: ("reason",),
     EventKind.MISSION_SEALED: ("items",),
+    EventKind.SNAPSHOT_CREATED: ("through", "digest", "size"),
     EventKind.GROUP_ARCHIVED: ("digest",),
     EventKind.AUTHORIZED: ("capability", "width", "dependencies"),
     EventKind.OFFERED: ("capability", "cause", "to", "expires_ms"),
@@ -126,12 +123,13 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.UNBLOCKED: ("epoch", "start_by_ms", "digest", "size"),
     EventKind.RELEASED: ("epoch", "reason"),
     EventKind.LAPSED: ("epoch", "agent", "what", "at_ms"),
-    EventKind.REQUEUED: ("epoch", "agent", "session", "reason"),
+    EventKind.REQUEUED: ("epoch", "agent", "session", "reason", "start_by_ms"),
     EventKind.SUBMITTED: ("epoch", "digest", "size"),
     EventKind.RESULT_ACCEPTED: ("epoch", "basis"),
     EventKind.FAILED: ("epoch", "digest", "retry_ms"),
     EventKind.RETRIES_ENDED: ("reason",),
     EventKind.PARKED: ("reason", "lost_runs"),
+    EventKind.EXPIRED: ("reason",),
     EventKind.CANCELLED: ("reason",),
     EventKind.GROUP_REPAIRED: ("incarnation", "through", "digest", "reason"),
 }

@@ -81,6 +81,14 @@ class Settings(BaseSettings):
         json_schema_extra={"unit": "s"},
     )
 
+    log_keep: int = Field(
+        default=10_000,
+        ge=0,
+        le=10_000_000,
+        description="How many Events below its newest Snapshot a Group's log keeps",
+        json_schema_extra={"unit": "Events"},
+    )
+
     def __init__(self, **given: Any) -> None:
         """`given` overrides the environment; None is 'not given', as an unused flag of a command is."""
         given = {name: value for name, value in given.items() if value is not None}

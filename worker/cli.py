@@ -77,6 +77,7 @@ def run(
             groups=groups,
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,
+            log_keep=settings.log_keep,
         )
         process = Process(worker, patience_s=settings.grace_s + settings.lease_ttl_s + END_S)
         process.work()

@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
-from treadle.shared.errors import Corrupt, Misuse, Stale, StoreChanged, TreadleError, Unavailable
+from treadle.shared.errors import Misuse, Stale, StoreChanged, TreadleError, Unavailable
 from treadle.shared.model import Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
 from .patience import HURRY_S, Patience
+from .reading import read_on
 from .renewal import RenewalThread, Report, renew_due
 from .run import End, Run, Ticket
 from .slot import carry_out as carry_out
@@ -36,7 +37,6 @@ BLOCKED_S = 1.0
 BEAT_S = 0.1
 TIMER = "- "  # how a token begins that only says that something is due sooner than it was
 CLOSE_S = 5.0
-READ_PAGE = 1000
 _log = logging.getLogger("treadle.worker")
 
 
@@ -49,7 +49,7 @@ class Shift:
         """Whether this runtime had a session before: what that one ran was not lost with its Worker."""
         self._patience = patience
         self._nonce = patience.nonce()
-        self._authority = Authority(store)
+        self._authority = Authority(store, log_keep=terms.log_keep)
         self._store = store
         self._rung = anyio.Event()
         self._wakes: deque[Wake] = deque()
@@ -143,7 +143,7 @@ class Shift:
         """Rebuilds the queues of what an older session left, from the log itself (C10)."""
         self._tenure.inherit(owned)
         for group in sorted({grant.group for grant in owned}):
-            await self._read_on(group)
+            await read_on(self._store, self._tenure, group)
 
     # --- the loop ---
 
@@ -178,7 +178,7 @@ class Shift:
         await self._tick()
         await self._look()
         for group in self._tenure.behind:
-            await self._read_on(group)
+            await read_on(self._store, self._tenure, group)
         for entry in self._tenure.asked.withheld:
             items = await self._store.asked(entry.group, self._terms.name)
             self._tenure.answer_offers(entry, items, self._now_ms())
@@ -258,20 +258,6 @@ class Shift:
             self._versions[partition] = look.version
             self._tenure.admit(look.entries, look.envelope.now_ms, whole=partition if look.full else None)
         self._unread.difference_update(wanted)
-
-    async def _read_on(self, group: GroupId) -> None:
-        """Reads a Group's log from this Worker's Cursor to its end."""
-        tenure, partition = self._tenure, self._store.partition_of(group)
-        while group not in tenure.halted:
-            try:
-                events = await self._store.read_log(group, after=tenure.inbox.cursor(group), count=READ_PAGE)
-                received = tenure.inbox.replay(group, events)
-            except Corrupt as error:
-                tenure.halt(group, error)
-                return
-            tenure.fold(partition, group, received.fresh)
-            if received.read_after is None and len(events) < READ_PAGE:
-                break
 
     async def _poke(self) -> None:
         """Ends a wait that does not listen for tokens although a slot is free now."""

@@ -47,6 +47,8 @@ class Terms:
     grace_s: float
     renew_in: Literal["thread", "task"]
     threads: Threads
+    log_keep: int
+    """How many Events below its Snapshot a log keeps."""
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:

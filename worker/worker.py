@@ -11,7 +11,7 @@ import anyio
 from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
-from treadle.shared.store import Authority, Endpoint, Store, lineage
+from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .handlers import Handler
 from .patience import Patience
@@ -48,6 +48,7 @@ class Worker:
         grace_s: float = 20.0,
         renew_in: Literal["thread", "task"] = "thread",
         seed: int | None = None,
+        log_keep: int = LOG_KEEP,
     ) -> None:
         """`endpoint`: the store's URL. `seed` and `renew_in="task"` are for a simulator on a virtual clock.
 
@@ -58,7 +59,8 @@ class Worker:
         self.ready = anyio.Event()
         """Set once the first session is open."""
         threads = Threads(slots)
-        self._terms = Terms(name, dict(handlers), slots, groups, round(lease_ttl_s * 1000), grace_s, renew_in, threads)
+        ttl_ms = round(lease_ttl_s * 1000)
+        self._terms = Terms(name, dict(handlers), slots, groups, ttl_ms, grace_s, renew_in, threads, log_keep)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._stop = anyio.Event()

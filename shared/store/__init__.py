@@ -18,9 +18,11 @@ from .operations import (
     payload_size,
 )
 from .replies import Bell, Envelope, Outcome, TurnReply, events_of
+from .snapshots import LOG_KEEP
 from .store import Store
 
 __all__ = [
+    "LOG_KEEP",
     "Accept",
     "Authority",
     "Bell",

@@ -14,6 +14,7 @@ from . import keys, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
 from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn, wake_token
+from .snapshots import LOG_KEEP, carry_out, parse_chores
 from .store import FencedCall, Store
 from .timetable import fire_due, parse_due
 
@@ -65,8 +66,10 @@ def capability_set(capabilities: Sequence[Capability]) -> str:
 class Authority:
     """A Worker's door to the store, for one session at a time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, log_keep: int = LOG_KEEP) -> None:
+        """`log_keep`: how many Events below a Snapshot a log keeps."""
         self.store = store
+        self._log_keep = log_keep
         self._wake_link: Link | None = None
 
     async def open_session(
@@ -145,7 +148,7 @@ class Authority:
         ]
 
     async def tick(self, partition: int, *, most: int = TICK_MAX) -> tuple[Envelope, int]:
-        """Carries out what is due in a partition, schedules included; gives the envelope and how many entries that were."""
+        """Carries out what is due in a partition, schedules and Snapshots included; how many entries that were."""
         reply = await self.store.call("tick", partition, (most,))
         envelope = Envelope.parse(reply[0])
         for halted in reply[3].decode().split():
@@ -153,6 +156,8 @@ class Authority:
             _log.error(
                 "group %s is halted (%s): nothing of it is taken any more; other Groups go on", shown(group), why
             )
+        if reply[4]:
+            await carry_out(self.store, parse_chores(reply[4]), keep=self._log_keep)
         if reply[2]:
             envelope = await fire_due(self.store, parse_due(reply[2]), envelope)
         return envelope, int(reply[1])

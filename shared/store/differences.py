@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..errors import Corrupt
 from ..lifecycle import MISSION_MOVES, TERMINAL_ITEMS, TERMINAL_MISSIONS, is_ownerless, next_state
 from ..model import Event, EventKind, GroupId, ItemState, MissionState
+from ..projection import Projection
 
 _ABSENT = {"w": "1", "oe": "0", "ln": "0", "ckn": "0"}
 """What a field that is not there stands for."""
@@ -34,6 +35,20 @@ class Story:
         self.group = group
         self.mission: MissionState | None = None
         self._items: dict[str, dict[str, str]] = {}
+        self._forgets = False
+        """Whether items that were verified or cancelled may be unknown here: a Snapshot keeps some of them, in few words."""
+
+    @classmethod
+    def of(cls, snapshot: Projection) -> Story:
+        """What a Snapshot tells, for the Events behind it to go on from."""
+        story = cls(snapshot.group)
+        story.mission, story._forgets = MissionState(snapshot.mission), True
+        for name, item in snapshot.items.items():
+            values = (item.state, item.capability, item.width, item.ownership_epoch, item.number, item.checkpoint)
+            story._items[name] = dict(zip(cls.FIELDS, map(str, values), strict=True))
+        for name, done in snapshot.finished.items():
+            story._items[name] = {"st": done.state, "oe": str(done.ownership_epoch), "ln": str(done.number)}
+        return story
 
     def fold(self, event: Event) -> None:
         """Follow one Event; Corrupt where the table of states has no such step."""
@@ -74,12 +89,14 @@ class Story:
     def differences(self, item: str, fields: Mapping[str, str]) -> Iterator[Difference]:
         """What an item's hash says otherwise."""
         told = self._items.get(item)
+        if told is None and self._forgets and fields["st"] in (ItemState.VERIFIED, ItemState.CANCELLED):
+            return
         if told is None:
             yield Difference(item, "st", "nothing", fields["st"])
             return
         for name in self.FIELDS:
             found = fields[name] or _ABSENT.get(name, "")
-            if found != told[name]:
+            if found != told.get(name, found):
                 yield Difference(item, name, told[name], found)
 
     def missing(self, there: set[str]) -> list[Difference]:

@@ -70,6 +70,11 @@ def items(base_: str, group: GroupId) -> str:
     return f"{base_}{group}:items"
 
 
+def snapshot(base_: str, group: GroupId) -> str:
+    """The Group's current Snapshot: its chunks by number, and what it is of."""
+    return f"{base_}{group}:snapshot"
+
+
 def jobs(base_: str, group: GroupId) -> str:
     """The items of a Mission that is or was open, by the sequence in which each was authorized."""
     return f"{base_}{group}:jobs"

@@ -48,6 +48,8 @@ DOORS: dict[str, tuple[str, ...]] = {
         *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract"),
     ),
     "fire": ("replid", "group", "schedule", "due_ms", "next_ms", "skipped"),
+    "snapshot": ("replid", "group", "actor", "through", "digest", "size", "chunks", "number", "chunk"),
+    "trim": ("replid", "group", "first"),
     "inspect": ("replid", "group", "item", "..."),
     "halt": ("replid", "group"),
     "drop_item": ("replid", "group", "item", "capability", "digest", "evidence"),

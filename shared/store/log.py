@@ -1,17 +1,21 @@
-"""Reading a Group's log: ids are `<seq>-0`, from 1 without holes (design.md 3.2); a hole is said, never skipped."""
+"""Reading a Group's log: ids are `<seq>-0`, from 1 without holes (design.md 3.2); a hole is said, never skipped.
+
+What a Snapshot covers may be trimmed. Where the log begins since then stands in its Mission's record: a log that begins
+anywhere else was cut by somebody else.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from .. import codec
-from ..errors import Corrupt
-from ..model import INCARNATION, Event, GroupId
+from ..errors import Corrupt, CursorTooOld
+from ..model import INCARNATION, Event, EventKind, GroupId
 from ..names import shown
 from . import keys
 
@@ -29,9 +33,65 @@ def incarnation_of(record: bytes | None) -> int:
     return int((record or b"").split()[4]) if is_record(record) else INCARNATION
 
 
-def _events(
-    group: GroupId, incarnation: int, after: int, entries: list[tuple[bytes, dict[bytes, bytes]]]
-) -> list[Event]:
+@contextmanager
+def _of_a_stream(group: GroupId) -> Generator[None]:
+    try:
+        yield
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise Corrupt(f"log of group {group}: its key holds no stream; halt this Group") from None
+
+
+Entry = tuple[bytes, Mapping[bytes, bytes]]
+"""One entry of a stream: its id and its fields."""
+
+
+async def bounds(client: Any, base: str, group: GroupId) -> tuple[int, int]:
+    """The first sequence that the log was trimmed to (1: never), and the sequence of the Group's Snapshot (0: none).
+
+    (1, 0) where the Mission's record cannot be read: a log that begins later is then one that somebody cut.
+    """
+    try:
+        first, snapshot = await client.hmget(keys.mission(base, group), "first", "snap")
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        return 1, 0
+    return int(first or 1), int((snapshot or b"0").split()[0])
+
+
+async def entries_after(client: Any, base: str, group: GroupId, after: int, count: int) -> list[Entry]:
+    """Up to `count` entries after a sequence, as the stream has them.
+
+    CursorTooOld where what follows it was trimmed; Corrupt where it is missing otherwise.
+    """
+    with _of_a_stream(group):
+        entries: list[Entry] = await client.xrange(keys.log(base, group), min=f"{after + 1}-0", max="+", count=count)
+    await _check_beginning(client, base, group, after, entries)
+    return entries
+
+
+async def _check_beginning(client: Any, base: str, group: GroupId, after: int, entries: list[Entry]) -> None:
+    """CursorTooOld where a log begins above what is read, because it was trimmed so far and not because it was cut."""
+    if not entries or entries[0][0] == b"%d-0" % (after + 1):
+        return
+    first, snapshot = await bounds(client, base, group)
+    made_anew = entries[0][1].get(b"k") == EventKind.GROUP_REPAIRED.value.encode()
+    if after + 1 < first and entries[0][0] == b"%d-0" % first and not made_anew:
+        raise too_old(group, after, first, snapshot)
+
+
+def too_old(group: GroupId, after: int, first: int, snapshot: int) -> CursorTooOld:
+    """The refusal to read from a sequence on that was trimmed."""
+    return CursorTooOld(
+        f"CURSOR_TOO_OLD: group={group} after={after} first={first} snapshot={snapshot}: its log was trimmed up to "
+        f"sequence {first - 1}; go on from its Snapshot at {snapshot}",
+        details={"group": group, "after": str(after), "first": str(first), "snapshot": str(snapshot)},
+    )
+
+
+def _events(group: GroupId, incarnation: int, after: int, entries: list[Entry]) -> list[Event]:
     events: list[Event] = []
     for entry_id, fields in entries:
         event = codec.read_event(group, incarnation, entry_id, fields)
@@ -47,18 +107,8 @@ def _events(
     return events
 
 
-@contextmanager
-def _of_a_stream(group: GroupId) -> Generator[None]:
-    try:
-        yield
-    except ResponseError as error:
-        if "WRONGTYPE" not in str(error):
-            raise
-        raise Corrupt(f"log of group {group}: its key holds no stream; halt this Group") from None
-
-
 async def read_after(client: Any, base: str, group: GroupId, after: int, count: int) -> list[Event]:
-    """Up to `count` Events after a sequence.
+    """Up to `count` Events after a sequence; CursorTooOld where what follows it was trimmed.
 
     Corrupt where the log is not what the store wrote: a hole, an entry that is no Event, an end before the sequence that
     the store recorded or behind it, or a reader that is ahead of that. A script writes a log and its sequence at once, so
@@ -71,6 +121,7 @@ async def read_after(client: Any, base: str, group: GroupId, after: int, count: 
             pipe.xrange(keys.log(base, group), min=f"{after + 1}-0", max="+", count=count)
             pipe.hget(keys.seqs(base), group)
             record, before, entries, behind = await pipe.execute()
+    await _check_beginning(client, base, group, after, entries)
     events = _events(group, incarnation_of(record), after, entries)
     if record is not None:
         _check_end(group, after, events, before, behind, is_whole=len(events) < count)
@@ -93,7 +144,7 @@ def _check_end(
 
 
 async def wait_after(client: Any, base: str, group: GroupId, after: int, timeout_s: float) -> list[Event]:
-    """Events after a sequence, waiting for the first at most so long."""
+    """Events after a sequence, waiting for the first at most so long; CursorTooOld as above."""
     block_ms = max(1, int(timeout_s * 1000))
     with _of_a_stream(group):
         await client.xread({keys.log(base, group): f"{after}-0"}, count=1, block=block_ms)

@@ -18,6 +18,7 @@ from ..names import name_of
 from . import keys, listed, log, views
 from .differences import Difference, Story
 from .replies import parse_usage
+from .snapshots import newest
 from .store import Store
 
 PAGE = 2_000
@@ -161,6 +162,8 @@ async def _told(
     """The log told again up to a sequence; None, with the difference noted, where it cannot be."""
     told, last, is_whole = Story(group), 0, True
     try:
+        if (await store.run(log.bounds, base, group))[0] > 1 and (snapshot := await newest(store, group)):
+            told, last = Story.of(snapshot), snapshot.through
         while last < through:
             events = await store.run(log.read_after, base, group, last, PAGE)
             is_whole = is_whole and not events[0].begins_anew

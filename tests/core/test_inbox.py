@@ -238,6 +238,8 @@ class Log:
     announced: int = 0
     cursor: int = 0
     told: int = 0
+    covered: set[int] = field(default_factory=set)
+    """Never applied, because a Snapshot stands for it."""
 
 
 class InboxMachine(RuleBasedStateMachine):
@@ -327,6 +329,15 @@ class InboxMachine(RuleBasedStateMachine):
             self.inbox.replay(group, found)
         assert (self.inbox.cursors(), self.inbox.behind(), self.inbox.held()) == before
 
+    @rule(group=groups, data=st.data())
+    def take_a_snapshot(self, group: GroupId, data: st.DataObject) -> None:
+        """S9, S10: what it covers is not applied any more; one that is older than the Cursor changes nothing."""
+        log = self.logs[group]
+        if log.entries:
+            through = data.draw(st.integers(1, len(log.entries)))
+            log.covered.update(range(self.inbox.cursor(group) + 1, through + 1))
+            self.took(group, self.inbox.resume(group, through))
+
     @rule()
     def write_back(self) -> None:
         moved = self.inbox.moved()
@@ -347,7 +358,8 @@ class InboxMachine(RuleBasedStateMachine):
             cursor = self.inbox.cursor(group)
             assert log.cursor <= cursor <= len(log.entries), "back, or ahead of the log"
             applied = set(log.applied)
-            assert {seq for seq in log.ours if seq <= cursor} <= applied, "over a hole"
+            assert {seq for seq in log.ours if seq <= cursor} <= applied | log.covered, "over a hole"
+            assert not applied & log.covered, "what a Snapshot stands for is not applied as well"
             assert not log.applied or log.applied[-1] <= cursor
             log.cursor = cursor
 
@@ -355,7 +367,7 @@ class InboxMachine(RuleBasedStateMachine):
         for group, log in self.logs.items():
             if log.entries:
                 self.took(group, self.inbox.replay(group, log.entries[self.inbox.cursor(group) :]))
-            assert log.ours <= set(log.applied), "skipped"
+            assert log.ours <= set(log.applied) | log.covered, "skipped"
             assert group not in self.inbox.behind()
 
 

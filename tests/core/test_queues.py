@@ -8,9 +8,11 @@ import pytest
 from builders import AGENT, GROUP, ITEM, NOW_MS, OTHER, SESSION, an_event
 from hypothesis import given
 from hypothesis import strategies as st
+from lives import a_log
 from treadle.shared.errors import Corrupt
 from treadle.shared.lifecycle import ITEM_MOVES, TERMINAL_ITEMS, Given, Move, Who
 from treadle.shared.model import EVENT_FIELDS, AgentId, Event, EventKind, GroupId, ItemId, ItemState
+from treadle.shared.projection import Projection
 from treadle.worker.core.queues import Held, Queues
 
 K = EventKind
@@ -39,17 +41,17 @@ def test_a_started_item_is_active_under_its_lease() -> None:
     queues = queues_of([an_event(K.ACCEPTED), an_event(K.STARTED, 2, lease="l-9", expires_ms=NOW_MS + 9, number=4)])
     assert queues.queued(GROUP) == ()
     (active,) = queues.active()
-    assert (active.lease_id, active.lease_expires_ms, active.number) == ("l-9", NOW_MS + 9, 4)
+    assert (active.lease_id, active.session_epoch) == ("l-9", SESSION)
     assert active.session_epoch == SESSION
 
 
 def test_saved_progress_keeps_the_item_active_and_a_yield_queues_it_again() -> None:
     events = [an_event(K.ACCEPTED), an_event(K.STARTED, 2), an_event(K.PROGRESS_SAVED, 3, number=8)]
     saved = held(queues_of(events))
-    assert (saved.state, saved.checkpoint_number) == (ItemState.ACTIVE, 8)
+    assert (saved.state, saved.lease_id) == (ItemState.ACTIVE, "l-1")
     yielded = held(queues_of([*events, an_event(K.CHECKPOINTED, 4, number=9, start_by_ms=NOW_MS + 77)]))
-    assert (yielded.state, yielded.checkpoint_number, yielded.start_by_ms) == (ItemState.QUEUED, 9, NOW_MS + 77)
-    assert (yielded.lease_id, yielded.session_epoch, yielded.number) == (None, 0, 1)
+    assert (yielded.state, yielded.start_by_ms) == (ItemState.QUEUED, NOW_MS + 77)
+    assert (yielded.lease_id, yielded.session_epoch) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +220,26 @@ def test_replies_give_the_same_queues_as_a_full_replay(events: list[Event]) -> N
     full = queues_of(events)
     own = queues_of(event for event in events if is_of_concern(event))
     assert own.canonical() == full.canonical()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 200), st.data())
+def test_s13_a_slice_of_a_snapshot_and_later_events_are_a_full_replay(
+    seed: int, length: int, data: st.DataObject
+) -> None:
+    """C10, R66: what is this Agent's in the Group's projection is its own queues, wherever it takes them up."""
+    events, projection = a_log(seed, length), Projection(GROUP)
+    cut = data.draw(st.integers(0, length))
+    for event in events[:cut]:
+        projection.fold(event)
+    full, resumed = queues_of(events), Queues(AGENT, SESSION)
+    resumed.resume(Projection.unpack(GROUP, projection.pack()))
+    for event in events[cut:]:
+        resumed.fold(event)
+        projection.fold(event)
+    assert resumed.canonical() == full.canonical()
+    sliced = Queues(AGENT, SESSION)
+    sliced.resume(projection)
+    assert sliced.canonical() == full.canonical()
 
 
 @given(logs(), st.data())

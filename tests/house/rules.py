@@ -33,6 +33,7 @@ PURE = (
     "treadle.shared.lifecycle",
     "treadle.shared.model",
     "treadle.shared.names",
+    "treadle.shared.projection",
     "treadle.shared.store.keys",
 )
 """Rooms without await, clock, chance, store or operating system: `now` and seeds are arguments."""

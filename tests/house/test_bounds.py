@@ -12,7 +12,7 @@ from treadle.coordinator import doorbells, specs
 from treadle.coordinator.core import graph, items, missions
 from treadle.shared import codec, facts, model, schedules, settings
 from treadle.shared.store import authority, connection, keys, library, loading, operations, pictures, store, timetable
-from treadle.worker import blocking, context, renewal, shift, testing
+from treadle.worker import blocking, context, reading, renewal, testing
 
 LUA = {path.name: path.read_text(encoding="utf-8") for path in the_house().lua_files}
 
@@ -106,7 +106,7 @@ def test_bounds_leave_each_other_room() -> None:
     assert doorbells.LOOK_AGAIN_S_MAX * 1000 < store.WATCH_TTL_MS, "who waits watches again before he is forgotten"
     assert renewal.BEAT_TTLS < facts.SILENT_AFTER_TTLS < lua("_session.lua", "T.SESSION_TTLS"), "silence, then the end"
     assert specs.SLOTS_MAX == settings.SLOTS_MAX == testing.SLOTS_MAX
-    assert (store.Store.read_log.__kwdefaults__ or {}).get("count") == shift.READ_PAGE, (
+    assert (store.Store.read_log.__kwdefaults__ or {}).get("count") == reading.READ_PAGE, (
         "a shorter page is the log's end"
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_ITEMS, is_ownerless, next_state
+from treadle.shared.lifecycle import GROUP_CALLS, MISSION_MOVES, TERMINAL_ITEMS, is_ownerless, next_state
 from treadle.shared.model import Event, EventKind, ItemState, MissionState
 
 K = EventKind
@@ -116,6 +116,8 @@ def read(history: History, events: Iterable[Event]) -> History:
 
 
 def _mission(history: History, event: Event) -> None:
+    if event.kind in GROUP_CALLS:
+        return
     sources, target = MISSION_MOVES[event.kind]
     if history.mission not in sources:
         history.wrong(event, f"the Mission is {history.mission}")

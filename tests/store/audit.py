@@ -23,7 +23,9 @@ from treadle.shared.model import (
     MissionState,
     Usage,
 )
+from treadle.shared.projection import Projection
 from treadle.shared.store.replies import parse_usage
+from treadle.shared.store.standing import differences, state_of
 from treadle.shared.versions import shelf
 from treadle.worker.core.fairness import estimate_ms, next_typical
 
@@ -168,6 +170,7 @@ async def _audit_partition(world: World, partition: int) -> None:
         events = await world.log(group)
         assert len(events) == int(seqs[name]) == events[-1].seq, f"the sequence of {name}"
         story = tell(events, world.renewed)
+        await _audit_projection(world, group, events)
         counts = await _hash(world, partition, f"{name}:mission")
         _audit_mission(story, counts, record)
         _expect_ends(group, counts, record, expected)
@@ -185,6 +188,22 @@ async def _audit_partition(world: World, partition: int) -> None:
         tally = await _hash(world, partition, "@tally")
         assert tally == {node: str(len(parts)) for node, parts in nodes.items()}, "the Groups of each account and class"
         await _audit_indexes(world, partition, expected)
+
+
+async def _audit_projection(world: World, group: GroupId, events: list[Event]) -> None:
+    """S13: the log folds to just what the store's own keys say, in one go or cut and taken up again from a Snapshot."""
+    if events[0].begins_anew:
+        return
+    whole, cut = Projection(group), Projection(group)
+    for event in events:
+        whole.fold(event)
+        cut.fold(event)
+        if event.seq % 7 == 0:
+            cut = Projection.unpack(group, cut.pack())
+    assert cut.canonical() == whole.canonical(), f"{group}: Snapshot and later Events against the whole log"
+    base = world.store.base(world.store.partition_of(group))
+    stored = await state_of(world.raw, base, group)
+    assert differences(whole, stored) == [], f"{group}: its log against its keys"
 
 
 async def _missions(world: World, partition: int) -> list[bytes]:

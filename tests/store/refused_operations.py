@@ -79,6 +79,7 @@ def _operation(name: str, make: Make) -> None:
 
     @on("AUTH_STALE_SESSION")
     async def an_item_held_by_another_session(world: World) -> Call:
+        world.audited = False
         hand, grant = await _ready(world, name)
         await world.raw.hset(world.key(f"{GROUP}:i:a"), "ses", "99")
         return lambda: outcome_of(hand, make(grant))

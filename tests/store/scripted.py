@@ -28,7 +28,18 @@ from store.world import (
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant, GroupId
 from treadle.shared.schedules import Due, Interval, spec_text
-from treadle.shared.store import Accept, Authority, Decline, Operation, Store, TurnReply, archiving, commands, lineage
+from treadle.shared.store import (
+    Accept,
+    Authority,
+    Decline,
+    Operation,
+    Store,
+    TurnReply,
+    archiving,
+    commands,
+    lineage,
+    snapshots,
+)
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
@@ -121,6 +132,7 @@ class Day:
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
         await self._by_name(store, hand, rival)
         await self._on_schedule(store)
+        await insist(lambda: snapshots.create(store, second.group))
         reply = await self.turn(hand, a_take("day-5"), slots=1)
         (fired,) = reply.outcomes[0].grants
         await self.turn(hand, a_submit(last), a_submit(fired))

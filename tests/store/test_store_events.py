@@ -13,7 +13,7 @@ from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_sta
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
-from treadle.shared.store import Accept, Decline, Store, archiving, commands, repairing
+from treadle.shared.store import Accept, Decline, Store, archiving, commands, repairing, snapshots
 from treadle.shared.store.connection import Call
 from treadle.shared.store.timetable import schedule
 
@@ -215,6 +215,10 @@ async def _tick(world: World) -> None:
         await killed.started("m-7")
         await world.pass_ms(101)
         await world.authority.tick(0)
+    growing = replace(a_new_mission("m-8"), items=(), open=True, keep_results_s=1)
+    await world.store.create(growing)
+    await commands.add(world.store, growing.group, [replace(a_new_item(), digest="d")], actor="ana")
+    await _failed_by_command(world, growing.group)
     sleeper = await world.hand("sleeper", ttl_ms=100)  # opened last: its session must not be over before its lease
     await sleeper.started("m-1")
     await sleeper.accepted("m-4")
@@ -230,6 +234,10 @@ async def _fire(world: World) -> None:
     await world.authority.tick(0)
 
 
+async def _snapshot(world: World) -> None:
+    await snapshots.create(world.store, await world.mission())
+
+
 HAPPY: dict[str, Happy] = {
     "create": _create,
     "fire": _fire,
@@ -240,6 +248,7 @@ HAPPY: dict[str, Happy] = {
     "cancel": _cancel,
     "fail_item": _fail_item,
     "retry": _retry,
+    "snapshot": _snapshot,
     "offer": _offer,
     "archived": _archived,
     "repair": _repair,

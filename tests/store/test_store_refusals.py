@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import GROUP, a_new_item
 from redis.exceptions import ResponseError
-from store import refused_commands, refused_operations, refused_repairs, refused_schedules  # noqa: F401 - they fill the table
+from store import (  # noqa: F401 - they fill the table
+    refused_commands,
+    refused_operations,
+    refused_repairs,
+    refused_schedules,
+    refused_snapshots,
+)
 from store.contracts import OPERATIONS, contracts
 from store.refused import REFUSALS, Refusal
 from store.world import World, a_release, a_submit, a_take, a_yield, differences, held
@@ -47,6 +53,7 @@ async def test_each_lease_of_a_renewal_is_answered_for_itself(world: World) -> N
     stolen = await hand.started("m-3")
     await hand.turn(a_submit(done), a_yield(yielded))
     await world.raw.hset(world.key("@groups"), "m-2", "halted:LOG_FOREIGN 1 acme standard 1")
+    world.audited = False
     await world.raw.hset(world.key("m-3:i:a"), "ses", "99")
     given_back = await hand.started()
     await hand.do(a_release(given_back))

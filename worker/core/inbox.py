@@ -112,6 +112,15 @@ class Inbox:
         self._follow(group, track)
         return self._settle(group, track, self._apply(group, track, events))
 
+    def resume(self, group: GroupId, through: int) -> Received:
+        """Take a Snapshot in place of the Events up to its sequence: the Cursor moves there, never back (R66)."""
+        track = self._known(group)
+        if through <= track.cursor:
+            return Received((), track.read_after)
+        self._follow(group, track)
+        self._move(group, track, through)
+        return self._settle(group, track, [])
+
     def cursor(self, group: GroupId) -> int:
         """The highest contiguous sequence processed of this Group; 0 for one not met yet."""
         return self._known(group).cursor

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from treadle.shared.errors import Corrupt
 from treadle.shared.lifecycle import is_ownerless, next_state
 from treadle.shared.model import AgentId, Event, EventKind, GroupId, ItemId, ItemState, LeaseId
+from treadle.shared.projection import Projection
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +24,12 @@ class Held:
     state: ItemState
     ownership_epoch: int
     start_by_ms: int
+    """While it is queued."""
     number: int = 0
     """The number of the latest lease under this ownership; 0 before the first start."""
     lease_id: LeaseId | None = None
-    lease_expires_ms: int = 0
-    """As granted: a renewal appends no Event (design.md 4), so a live lease may reach further."""
     session_epoch: int = 0
     """The session that holds the lease; 0 while queued."""
-    checkpoint_number: int = 0
-    """The latest Checkpoint saved under this ownership; 0 is none yet."""
 
 
 _NAMES_ITS_AGENT = frozenset({EventKind.LAPSED, EventKind.REQUEUED})
@@ -110,9 +108,29 @@ class Queues:
         """Forget a Group that ended or is to be replayed from its start."""
         self._groups.pop(group, None)
 
+    def resume(self, snapshot: Projection) -> None:
+        """Take this Agent's slice of a Group's Snapshot in place of the Events below it (protocol R66)."""
+        self.drop_group(snapshot.group)
+        for name, item in snapshot.held(self.agent).items():
+            self._newest_session = max(self._newest_session, item.session)
+            runs = item.state == ItemState.ACTIVE
+            held = Held(
+                group=snapshot.group,
+                item=ItemId(name),
+                state=ItemState(item.state),
+                ownership_epoch=item.ownership_epoch,
+                start_by_ms=item.start_by_ms,
+                number=item.latest,
+                lease_id=LeaseId(item.lease_id) if runs else None,
+                session_epoch=item.session if runs else 0,
+            )
+            self._keep(held)
+
     def canonical(self) -> tuple[tuple[GroupId, tuple[Held, ...]], ...]:
         """The whole projection as one value: equal for two folds that agree."""
-        return tuple((group, tuple(self._groups[group].values())) for group in sorted(self._groups))
+        return tuple(
+            (group, tuple(items[name] for name in sorted(items))) for group, items in sorted(self._groups.items())
+        )
 
     # --- the steps ---
 
@@ -165,31 +183,14 @@ class Queues:
             return
         match kind:
             case EventKind.STARTED:
-                held = replace(
-                    held,
-                    state=state,
-                    lease_id=LeaseId(_text(event, "lease")),
-                    lease_expires_ms=_number(event, "expires_ms"),
-                    number=_number(event, "number"),
-                    session_epoch=session,
-                )
-            case EventKind.PROGRESS_SAVED:
-                held = replace(held, state=state, checkpoint_number=_number(event, "number"))
-            case EventKind.CHECKPOINTED:
-                held = replace(
-                    held,
-                    state=state,
-                    checkpoint_number=_number(event, "number"),
-                    start_by_ms=_number(event, "start_by_ms"),
-                )
-            case EventKind.BLOCKED:
-                held = replace(held, state=state, checkpoint_number=_number(event, "number"))
-            case EventKind.UNBLOCKED:
+                lease, number = LeaseId(_text(event, "lease")), _number(event, "number")
+                held = replace(held, state=state, start_by_ms=0, number=number, lease_id=lease, session_epoch=session)
+            case EventKind.CHECKPOINTED | EventKind.REQUEUED | EventKind.UNBLOCKED:
                 held = replace(held, state=state, start_by_ms=_number(event, "start_by_ms"))
             case _:
                 held = replace(held, state=state)
         if state is not ItemState.ACTIVE:
-            held = replace(held, lease_id=None, lease_expires_ms=0, session_epoch=0)
+            held = replace(held, lease_id=None, session_epoch=0)
         self._keep(held)
 
     def _keep(self, held: Held) -> None:

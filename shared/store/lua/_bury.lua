@@ -46,7 +46,7 @@ function T.remove_group(S, G)
   if S.flags > 0 and redis.call('HDEL', S.base .. '@pause', 'g:' .. G.name) == 1 then
     redis.call('HSET', S.base .. '@meta', 'paused', T.int(redis.call('HLEN', S.base .. '@pause')))
   end
-  redis.call('UNLINK', key .. ':log', key .. ':items', key .. ':jobs', key .. ':wait')
+  redis.call('UNLINK', key .. ':log', key .. ':items', key .. ':jobs', key .. ':wait', key .. ':snapshot')
   redis.call('HDEL', S.base .. '@groups', G.name)
   redis.call('HDEL', S.base .. '@seqs', G.name)
   redis.call('HDEL', S.base .. '@usage', 'g:' .. G.name)
@@ -58,7 +58,7 @@ function T.bury(S, G)
   local mission = S.base .. G.name .. ':mission'
   T.remove_group(S, G)
   redis.call('HSET', mission, 'expired', '1', 'seq', T.int(G.seq))
-  redis.call('HDEL', mission, 'objective', 'caps', 'chunk', 'keep', 'live')
+  redis.call('HDEL', mission, 'objective', 'caps', 'chunk', 'keep', 'live', 'snap', 'first')
   redis.call('PEXPIRE', mission, T.int(T.TOMBSTONE_MS))
 end
 

@@ -38,6 +38,7 @@ function T.collect(S, G, W)
     W.seqs[#W.seqs + 1] = T.int(G.seq + #G.events)
   end
   if G.state == 'cancelled' and G.ended then leave_directories(S, G, W) end
+  if #G.events > 0 then T.want_snapshot(S, G) end
   if G.fresh or G.ended or G.changed then
     W.groups[#W.groups + 1] = G.name
     W.groups[#W.groups + 1] = T.record(G)

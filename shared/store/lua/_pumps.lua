@@ -73,3 +73,20 @@ function T.silence(S, agent, epoch, member)
     if done then S.silent[#S.silent + 1] = { agent, epoch } end
   end
 end
+
+-- What is due of a Group or item and no timer of a run, by the kind of its entry.
+T.PUMPS = {
+  g = function(S, G, id, member) T.pump_relist(S, G, tonumber(id) or 0, member) end,
+  c = function(S, G, id, member) T.pump_cancel(S, G, tonumber(id) or 0, member) end,
+  z = function(S, G, _, member) T.pump_expire(S, G, member) end,
+  u = function(S, G, _, member) T.pump_unload(S, G, member) end,
+  e = function(S, G, id, member)
+    local it = T.item(S, G, id)
+    if it then T.expire_item(S, G, it, member) else G.due[member] = false end
+  end,
+  r = function(S, G, id, member)
+    local it = T.named(S, G, id)
+    if it and it.rel then T.release(S, G, it) else G.due[member] = false end
+  end,
+  k = function(S, G, _, member) T.ask_for_snapshot(S, G, member) end,
+}

@@ -43,5 +43,7 @@ function T.expire_item(S, G, it, member)
   local count = T.counts(S, G)
   -- What failed or was cancelled stays counted: a Mission that needed it is not approved because its time was over.
   if it.st == 'verified' then count.total, count.verified = count.total - 1, count.verified - 1 end
+  -- A failed one might have been offered again: whoever folds the log is told that it will not be.
+  if it.st == 'failed' and G.state == 'active' then T.emit(S, G, 'work.expired', it.id, 'timer', { 'kept' }) end
   G.doomed[#G.doomed + 1] = it.id
 end

@@ -18,7 +18,8 @@ local function requeue(S, G, it, lives)
     return T.loosen(S, G, it)
   end
   T.disown(S, G, it, ran and math.min(S.now, tonumber(it.lex)) or S.now)
-  local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session' })
+  local start_by = T.int(S.now + 1000 * tonumber(it.sb or T.START_BY_S))
+  local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session', start_by })
   local lost = ran and not lives
   local lost_again = lost and it.lp
   if lost_again then
@@ -28,9 +29,9 @@ local function requeue(S, G, it, lives)
     if lost then T.put(it, 'lp', '1') end
     T.put(it, 'st', 'queued')
     T.put(it, 'ses', S.epoch)
-    T.put(it, 'sby', T.int(S.now + 1000 * tonumber(it.sb or T.START_BY_S)))
+    T.put(it, 'sby', start_by)
     G.held[S.agent][it.id] = true
-    G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(it.sby)
+    G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(start_by)
   end
   T.concern(S, G, S.agent, seq)
   return not lost_again

@@ -65,7 +65,10 @@ T.calls.repair = function(keys, a)
   G.state, G.weight, G.account, G.class, G.form = STANDS[mission[1]], tonumber(mission[2]), mission[3], mission[4],
     mission[5] or 'whole'
   G.grown = G.form == 'open' or G.form == 'sealed'
-  G.ids, G.mission = {}, { 'incarnation', G.incarnation }
+  -- The old log's Snapshot goes with it; where the new one begins is known, so that it can be trimmed.
+  redis.call('DEL', G.key .. ':snapshot')
+  redis.call('HDEL', G.key .. ':mission', 'snap')
+  G.ids, G.mission = {}, { 'incarnation', G.incarnation, 'first', T.int(G.seq + 1) }
   G.count = { total = tonumber(a[8]), verified = tonumber(a[9]), failed = tonumber(a[10]), cancelled = tonumber(a[11]),
     live = tonumber(a[12]), keep = tonumber(mission[6]) }
   T.emit(S, G, 'group.repaired', '', a[3], { G.incarnation, a[6], a[7], a[4] })

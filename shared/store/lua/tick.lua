@@ -4,11 +4,12 @@
 -- bound: `most` due entries (256 at most); 64 items released, cancelled, removed or given back by pumps and ended sessions
 -- flags: allow-oom
 -- refusals: STORE_CHANGED
--- events: work.lease_lapsed work.offer.created work.parked work.cancelled work.retries_ended work.released mission.terminated
+-- events: work.lease_lapsed work.offer.created work.parked work.cancelled work.retries_ended work.released work.expired
+--   mission.terminated
 --
 -- Any process may call it at any time: an entry is carried out only where Redis' clock is past what the item itself says.
 -- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`,
--- and the Groups that this call halted, with the reason.
+-- the Groups that this call halted, with the reason, and chores for the caller ("k group seq": fold and install a Snapshot).
 
 -- n: the time of an item has come: a not-before, or the wait before another attempt.
 local function come(S, G, it, member)
@@ -16,21 +17,6 @@ local function come(S, G, it, member)
   if not it or not it.nb or G.state == 'ended' or G.state == 'cancelled' then return end
   T.offer_when_due(S, G, it, it.st == 'failed' and 'retry' or 'due')
 end
-
-local PUMPS = {
-  g = function(S, G, id, member) T.pump_relist(S, G, tonumber(id) or 0, member) end,
-  c = function(S, G, id, member) T.pump_cancel(S, G, tonumber(id) or 0, member) end,
-  z = function(S, G, _, member) T.pump_expire(S, G, member) end,
-  u = function(S, G, _, member) T.pump_unload(S, G, member) end,
-  e = function(S, G, id, member)
-    local it = T.item(S, G, id)
-    if it then T.expire_item(S, G, it, member) else G.due[member] = false end
-  end,
-  r = function(S, G, id, member)
-    local it = T.named(S, G, id)
-    if it and it.rel then T.release(S, G, it) else G.due[member] = false end
-  end,
-}
 
 local function carry_out(S, member)
   local kind, name, id = string.match(member, '^(%a) (%S+) (%S+)$')
@@ -48,17 +34,17 @@ local function carry_out(S, member)
     T.expire_offer(S, G, T.named(S, G, id), member)
   elseif kind == 'n' then
     come(S, G, T.named(S, G, id), member)
-  elseif not PUMPS[kind] then
+  elseif not T.PUMPS[kind] then
     G.due[member] = S.now + 60000  -- for a Worker of the version that knows this kind
   elseif S.release_left > 0 then
-    PUMPS[kind](S, G, id, member)
+    T.PUMPS[kind](S, G, id, member)
   end
 end
 
 T.calls.tick = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
-  S.silent, S.late, S.aside, S.fires, S.over, S.later = {}, {}, {}, {}, {}, {}
+  S.silent, S.late, S.aside, S.fires, S.over, S.later, S.chores = {}, {}, {}, {}, {}, {}, {}
   local most = math.min(tonumber(a[2]), 256)
   local due = redis.call('ZRANGEBYSCORE', S.base .. '@due', '-inf', T.int(S.now), 'LIMIT', 0, most)
   local names = {}
@@ -81,5 +67,5 @@ T.calls.tick = function(keys, a)
   for _, G in ipairs(S.order) do
     if G.bad then halted[#halted + 1] = G.name .. '=' .. G.bad end
   end
-  return { envelope, T.int(#due), table.concat(S.fires, '\n'), table.concat(halted, ' ') }
+  return { envelope, T.int(#due), table.concat(S.fires, '\n'), table.concat(halted, ' '), table.concat(S.chores, '\n') }
 end

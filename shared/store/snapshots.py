@@ -1,0 +1,160 @@
+"""Snapshots of Groups: folded by whoever is asked, installed in chunks, and what they cover is trimmed (design.md 3.9).
+
+newest Snapshot -> later Events -> projection -> chunks -> installed -> the log trimmed, but for its last Events
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import Corrupt, Refused, TreadleError
+from ..model import GroupId
+from ..names import shown
+from ..projection import Projection
+from . import keys, log
+from .standing import state_of
+from .store import Store
+
+_log = logging.getLogger("treadle.store")
+CHUNK_BYTES = 1 << 20
+PAGE = 1_000
+"""Entries folded between two other things of the same process: about 10 ms."""
+LOG_KEEP = 10_000
+"""Events below its Snapshot that a log keeps (TREADLE_LOG_KEEP)."""
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The current Snapshot of a Group, and where its log begins now."""
+
+    group: GroupId
+    through: int
+    digest: str
+    size: int
+    first: int
+
+
+async def newest(store: Store, group: GroupId) -> Projection | None:
+    """The projection of the Group's Snapshot; None where it has none; Corrupt where it cannot be trusted."""
+    return await store.run(_newest, store.base(store.partition_of(group)), group)
+
+
+async def _newest(client: Any, base: str, group: GroupId) -> Projection | None:
+    key, what = keys.snapshot(base, group), f"group {group}: its Snapshot"
+    before: object = None
+    for _ in range(_ATTEMPTS):
+        head = await client.hmget(key, "through", "digest", "size", "chunks")
+        if head == [None] * 4:
+            return None
+        if head == before or None in head:
+            raise Corrupt(f"{what} is not whole (through, digest, size, chunks: {head}); it cannot be taken up")
+        before = head
+        raw = b"".join([await client.hget(key, str(number)) or b"" for number in range(1, int(head[3]) + 1)])
+        if len(raw) == int(head[2]):
+            found = Projection.unpack(group, raw)
+            if found.through != int(head[0]):
+                raise Corrupt(f"{what} is of sequence {found.through}, its record says {int(head[0])}")
+            return found
+    raise Corrupt(f"{what} was replaced again and again while it was read; ask again")
+
+
+async def fold(store: Store, group: GroupId, *, at: int | None = None, from_start: bool = False) -> Projection:
+    """The Group's state at a sequence (None: at the end of its log), from its Snapshot, or its start, and what follows.
+
+    CursorTooOld where only Events that were trimmed would tell it; Corrupt where the log cannot be trusted; Refused
+    (GROUP_NOT_FOUND) where there is none.
+    """
+    base = store.base(store.partition_of(group))
+    first, snapshot = await store.run(log.bounds, base, group)
+    found = None if from_start else await newest(store, group)
+    if found is None or (at is not None and found.through > at):
+        if first > 1 and snapshot:
+            raise log.too_old(group, 0, first, snapshot)
+        if first > 1:
+            raise Refused(
+                f"group {group}: its log was made anew at sequence {first} by a repair; what it folds to is known from its "
+                "next Snapshot on",
+                code="CURSOR_TOO_OLD",
+            )
+        found = Projection(group)
+    while at is None or found.through < at:
+        entries = await store.run(log.entries_after, base, group, found.through, PAGE)
+        found.fold_entries(entries if at is None else entries[: at - found.through])
+        if len(entries) < PAGE:
+            break
+    if not found.through:
+        raise Refused(f"group {group} is not in the store, or its time is over", code="GROUP_NOT_FOUND")
+    return found
+
+
+async def create(store: Store, group: GroupId, *, actor: str = "timer", keep: int = LOG_KEEP) -> Installed:
+    """Folds the Group's log, installs what comes out as its Snapshot, and trims all but the last `keep` Events below it.
+
+    Safe to repeat. Refused where there is no such Group or it has ended.
+    """
+    partition = store.partition_of(group)
+    projection = await _state(store, group)
+    raw = projection.pack()
+    chunks = [raw[start : start + CHUNK_BYTES] for start in range(0, len(raw), CHUNK_BYTES)]
+    head = (group, actor, projection.through, digest_of(raw), len(raw), len(chunks))
+    current = projection.through
+    for number in (*range(1, len(chunks) + 1), 0):
+        answer = await store.call("snapshot", partition, (*head, number, chunks[number - 1] if number else b""))
+        current = int(answer[2])
+        if answer[1] == b"repeated":
+            break
+    first = await trim(store, group, max(1, current + 1 - keep))
+    return Installed(group, current, head[3], len(raw), first)
+
+
+async def _state(store: Store, group: GroupId) -> Projection:
+    """What the log folds to; of one that a repair made anew, and that has no Snapshot yet, what its items' keys say."""
+    base = store.base(store.partition_of(group))
+    first, snapshot = await store.run(log.bounds, base, group)
+    if first > 1 and not snapshot:
+        return await store.run(state_of, base, group)
+    return await fold(store, group)
+
+
+def digest_of(raw: bytes) -> str:
+    """The digest that a Snapshot's body names itself."""
+    return raw.partition(b"\n")[0].rsplit(b" ", 1)[1].decode()
+
+
+async def trim(store: Store, group: GroupId, first: int) -> int:
+    """Removes the Events before a sequence as far as the Snapshot covers them; the first sequence that stays."""
+    while True:
+        answer = await store.call("trim", store.partition_of(group), (group, first))
+        if answer[1] != b"more":
+            return int(answer[2])
+
+
+def parse_chores(raw: bytes) -> list[GroupId]:
+    """The Groups of a tick's reply that want a Snapshot; a line that is no chore is said in the log and left out."""
+    found: list[GroupId] = []
+    for line in raw.decode().splitlines():
+        words = line.split(" ")
+        if len(words) != 3 or words[0] != "k" or not words[2].isdecimal():
+            _log.error("tick: %.200r is no chore (k group seq); it is left out", line)
+            continue
+        found.append(GroupId(words[1]))
+    return found
+
+
+async def carry_out(store: Store, chores: Sequence[GroupId], *, keep: int) -> None:
+    """Makes the Snapshots that a tick asked for; one that fails is said, and asked of somebody again later."""
+    for group in chores:
+        try:
+            made = await create(store, group, keep=keep)
+        except (Refused, Corrupt) as error:
+            _put_off(group, error)
+        else:
+            _log.info("group %s: Snapshot at %d, its log begins at %d", shown(group), made.through, made.first)
+
+
+def _put_off(group: GroupId, error: TreadleError) -> None:
+    _log.error("group %s gets no Snapshot now: %s", shown(group), error)
