@@ -1,7 +1,7 @@
 """The wing of Missions: the client SDK and the `treadle` command."""
 
+from treadle.shared.answers import Added, Ended, Receipt
 from treadle.shared.errors import Corrupt, Expired, Misuse, Refused, TreadleError, Unavailable
-from treadle.shared.model import Added, Receipt
 
 from .client import Client
 from .failures import Failure, JobCancelled, JobFailed, MissionFailed
@@ -14,6 +14,7 @@ __all__ = [
     "Added",
     "Client",
     "Corrupt",
+    "Ended",
     "Expired",
     "Failure",
     "Job",

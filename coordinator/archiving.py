@@ -14,9 +14,9 @@ from typing import BinaryIO, Self
 import anyio
 import anyio.to_thread
 from treadle.shared import codec
+from treadle.shared.answers import MissionView
 from treadle.shared.archive import LINE_MAX, End, Header, Part, Scribe, read
 from treadle.shared.errors import Corrupt, Misuse
-from treadle.shared.model import MissionView
 from treadle.shared.store import Store, archiving
 
 from .line import repeated

@@ -23,6 +23,7 @@ from .commands.doctor import doctor
 from .commands.enqueue import enqueue
 from .commands.incarnation import new_incarnation
 from .commands.listing import groups, missions, workers
+from .commands.members import admit, revoke
 from .commands.offering import offer
 from .commands.pausing import pause, resume
 from .commands.repairs import repair, verify
@@ -79,6 +80,8 @@ for command in (
     unblock,
     pause,
     resume,
+    revoke,
+    admit,
     schedules,
     unschedule,
     replay,

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from treadle.shared import codec
+from treadle.shared.answers import Added, Ended
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
-from treadle.shared.model import Added, GroupId, ItemId, NewItem
+from treadle.shared.model import AgentId, GroupId, ItemId, NewItem
 from treadle.shared.names import name_of, token
 from treadle.shared.store import Store, commands
 
@@ -97,6 +98,26 @@ async def retry(asking: Asking, target: Target) -> None:
     await _commanded(asking, target, "be tried again", question)
 
 
+async def revoke(asking: Asking, target: Target, agent: str, reason: str) -> Ended:
+    """End an Agent's Membership in a Mission's Group, and keep it out."""
+    who, said = AgentId(token(agent, field="agent")), token(reason, field="reason")
+
+    async def question(store: Store) -> Ended:
+        return await commands.end_membership(store, target.group, who, actor=_actor(asking), reason=said)
+
+    return await _commanded(asking, target, "keep anybody out", question)
+
+
+async def admit(asking: Asking, target: Target, agent: str) -> bool:
+    """Let an Agent in again; whether it had been kept out."""
+    who = AgentId(token(agent, field="agent"))
+
+    async def question(store: Store) -> bool:
+        return await commands.admit(store, target.group, who, actor=_actor(asking))
+
+    return await _commanded(asking, target, "let anybody in", question)
+
+
 async def unblock(asking: Asking, target: Target, resolution: object) -> str:
     """Let a blocked item go on with a resolution; the state it is in now. Done once, however often its reply is lost."""
     action, item = new_id("unblock"), _item(target)
@@ -148,6 +169,9 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target.mission} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX"
         case "INVALID_COMMAND" if target.item is not None:
             text = f"{target} is not there; check its id"
+        case "INVALID_STATE_TRANSITION" if state == "expelling":
+            who = quoted(name_of(refused.details["agent"]))
+            text = f"{target}: what {who} held is still on its way to others; let it in a second later"
         case "INVALID_STATE_TRANSITION" if wish == "be added to" and state == "active":
             text = f"{target} does not grow: it was not submitted with open=True, or it is sealed; submit another one"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and state == "cancelled":

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+from treadle.shared.answers import Added
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import Call, as_it_is
-from treadle.shared.model import Added, NewItem
+from treadle.shared.model import NewItem
 from treadle.shared.names import name_of, token
 
 from . import commanding

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from treadle.shared import codec
+from treadle.shared.answers import ItemView
 from treadle.shared.errors import Refused
-from treadle.shared.model import ItemView, MissionState
+from treadle.shared.model import MissionState
 from treadle.shared.names import name_of
 
 from .core.wording import quoted

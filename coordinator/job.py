@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import anyio
+from treadle.shared.answers import ItemView
 from treadle.shared.errors import Expired, Refused
-from treadle.shared.model import Capability, GroupId, ItemId, ItemState, ItemView
+from treadle.shared.model import Capability, GroupId, ItemId, ItemState
 from treadle.shared.names import token
 
 from . import commanding

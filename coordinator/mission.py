@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
+from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
-from treadle.shared.model import Added, Event, GroupId, ItemId, ItemState, ItemView, MissionState, MissionView, Receipt
+from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState
 from treadle.shared.names import name_of, token
 
 from . import commanding
@@ -186,6 +187,23 @@ class Mission:
         """
         offer = offer_of(OfferSpec(offer_to=to, offer=mode, offer_s=seconds))
         await commanding.offer(self._asking, self._target(item), offer)
+
+    # --- who works in it ---
+
+    async def revoke(self, agent: str, reason: str = commanding.REASON) -> Ended:
+        """End an Agent's Membership, at once, and keep it out: its handlers here are stopped, its items go to others.
+
+        Whatever it still asks here is refused (MEMBERSHIP_STALE), and it reads no Event of this Mission. It need not be a
+        member yet. Repeated, it changes nothing. Refused (INVALID_STATE_TRANSITION) where the Mission has ended.
+        """
+        return await commanding.revoke(self._asking, self._target(), agent, reason)
+
+    async def admit(self, agent: str) -> bool:
+        """Let an Agent in again, which sees the log from there on; False where it was not kept out.
+
+        Refused (INVALID_STATE_TRANSITION) for a moment after its Membership ended, where it held more than 64 items.
+        """
+        return await commanding.admit(self._asking, self._target(), agent)
 
     def _target(self, item: str | None = None) -> Target:
         return Target(self.group, None if item is None else ItemId(token(item, field="item")))

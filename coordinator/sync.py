@@ -19,9 +19,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
+from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
-from treadle.shared.model import Added, Event, ItemState, ItemView, MissionState, MissionView, Receipt
+from treadle.shared.model import Event, ItemState, MissionState
 from treadle.shared.schedules import ScheduleView
 from treadle.shared.store import Endpoint
 from treadle.shared.store.timetable import Scheduled
@@ -114,6 +115,14 @@ class SyncMission:
     ) -> None:
         """As `Mission.offer`."""
         self._running().run(lambda: self._mission.offer(item, to, mode=mode, seconds=seconds))
+
+    def revoke(self, agent: str, reason: str = REASON) -> Ended:
+        """As `Mission.revoke`."""
+        return self._running().run(lambda: self._mission.revoke(agent, reason))
+
+    def admit(self, agent: str) -> bool:
+        """As `Mission.admit`."""
+        return self._running().run(lambda: self._mission.admit(agent))
 
 
 class SyncJob(Generic[R]):

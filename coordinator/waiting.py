@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from treadle.shared.model import GroupId, ItemView, MissionView
+from treadle.shared.answers import ItemView, MissionView
+from treadle.shared.model import GroupId
 from treadle.shared.store import Store, pictures
 from treadle.shared.versions import spoken, versioned
 

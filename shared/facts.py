@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .blocks import Block
-from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Offer
+from .answers import Block, Offer
+from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState
 from .versions import does
 
 NEVER_MS = 90_000_000_000_000

@@ -82,7 +82,7 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(
         *(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.POLICY),
         by="tick",
-        then="create add fire submit release yield unblock tick close_session install_session",
+        then="create add fire submit release yield unblock tick close_session install_session end_membership",
     ),
     _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.POLICY, by="tick", then="fail", given=Given.RETRYING),
     _row(_K.OFFERED, (_S.OFFERED,), _S.OFFERED, Who.POLICY, by="tick", then="decline"),
@@ -105,11 +105,18 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(_K.UNBLOCKED, (_S.BLOCKED,), _S.OPEN, Who.COMMAND, by="unblock", then="unblock", given=Given.OWNERLESS),
     _row(
         *(_K.RELEASED, (_S.BLOCKED,), _S.BLOCKED, Who.SESSION),
-        by="close_session install_session tick",
+        by="close_session install_session tick end_membership",
         given=Given.OWNED,
     ),
     _row(_K.LAPSED, (_S.BLOCKED,), _S.BLOCKED, Who.TIMER, by="tick", then="unblock", given=Given.OWNED),
-    _row(_K.RELEASED, _OWNED, _S.OPEN, Who.OWNER, by="release close_session tick", then="yield install_session"),
+    _row(
+        _K.RELEASED,
+        _OWNED,
+        _S.OPEN,
+        Who.OWNER,
+        by="release close_session tick end_membership",
+        then="yield install_session",
+    ),
     _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="tick"),
     _row(_K.LAPSED, _OWNED, _S.OPEN, Who.TIMER, by="offer", given=Given.LATE),
     _row(_K.REQUEUED, _OWNED, _S.QUEUED, Who.SESSION, by="install_session"),
@@ -140,6 +147,8 @@ MISSION_MOVES: dict[EventKind, tuple[frozenset[MissionState | None], MissionStat
     EventKind.MISSION_TERMINATED: (frozenset({MissionState.ACTIVE}), MissionState.FAILED),
     EventKind.MISSION_CANCELLED: (frozenset({MissionState.ACTIVE}), MissionState.CANCELLED),
     EventKind.MISSION_SEALED: (frozenset({MissionState.ACTIVE}), MissionState.ACTIVE),
+    EventKind.MEMBERSHIP_ENDED: (frozenset({MissionState.ACTIVE}), MissionState.ACTIVE),
+    EventKind.MEMBERSHIP_CHANGED: (frozenset({MissionState.ACTIVE}), MissionState.ACTIVE),
 }
 
 MISSION_CALLS: dict[EventKind, frozenset[str]] = {
@@ -149,6 +158,8 @@ MISSION_CALLS: dict[EventKind, frozenset[str]] = {
     EventKind.MISSION_TERMINATED: frozenset({"submit", "fail", "fail_item", "cancel", "seal", "tick"}),
     EventKind.MISSION_CANCELLED: frozenset({"cancel"}),
     EventKind.MISSION_SEALED: frozenset({"seal"}),
+    EventKind.MEMBERSHIP_ENDED: frozenset({"end_membership"}),
+    EventKind.MEMBERSHIP_CHANGED: frozenset({"admit"}),
 }
 """The calls of the store in which each of them happens."""
 

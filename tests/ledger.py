@@ -15,7 +15,8 @@ from fleet import Desk, Fleet, Line
 from fleet_handlers import link, seed_of
 from treadle.coordinator import Mission, WorkSpec
 from treadle.shared import codec
-from treadle.shared.model import Event, EventKind, ItemState, ItemView, MissionState, MissionView
+from treadle.shared.answers import ItemView, MissionView
+from treadle.shared.model import Event, EventKind, ItemState, MissionState
 from treadle.shared.names import name_of
 
 K = EventKind

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemView
+from treadle.shared.answers import ItemView
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId
 from treadle.shared.names import shown
 from treadle.shared.store import Decline, directed_to
 from treadle.shared.versions import versioned

@@ -1,14 +1,14 @@
-"""What a Worker reads of a Group's log: from its Cursor to the end, over the Group's Snapshot where that is gone (R66)."""
+"""A Group's log as one of its members reads it: from the Cursor to the end, over the Snapshot where that is gone (R66)."""
 
 from __future__ import annotations
 
 import logging
 
-from treadle.shared.errors import Corrupt, CursorTooOld
+from treadle.shared.errors import Corrupt, CursorTooOld, Refused, Stale, StoreChanged
 from treadle.shared.model import GroupId
 from treadle.shared.names import shown
 from treadle.shared.projection import Projection
-from treadle.shared.store import Store, snapshots
+from treadle.shared.store import Authority, Store, snapshots
 
 from .tenure import Tenure
 
@@ -16,21 +16,39 @@ READ_PAGE = 1000
 _log = logging.getLogger("treadle.worker")
 
 
-async def read_on(store: Store, tenure: Tenure, group: GroupId) -> None:
-    """Reads and folds until nothing is left; a Group whose log or Snapshot cannot be trusted is halted in this Worker."""
-    partition = store.partition_of(group)
+async def read_on(authority: Authority, tenure: Tenure, group: GroupId) -> None:
+    """Folds what is new in a Group's log; one that cannot be trusted is halted here, one that keeps us out is left."""
+    partition = authority.store.partition_of(group)
     while group not in tenure.halted:
         try:
-            events = await store.read_log(group, after=tenure.inbox.cursor(group), count=READ_PAGE)
-            received = tenure.inbox.replay(group, events)
-        except CursorTooOld as old:
-            await _resume(store, tenure, group, old)
+            after = tenure.inbox.cursor(group)
+            tail = await authority.tail(tenure.session, group, after=after, most=READ_PAGE)
+            received = tenure.inbox.replay(group, tail.events, start=tail.start)
         except Corrupt as error:
             tenure.halt(group, error)
-        else:
-            tenure.fold(partition, group, received.fresh)
-            if received.read_after is None and len(events) < READ_PAGE:
-                break
+            return
+        except CursorTooOld as old:
+            await _resume(authority.store, tenure, group, old)
+            continue
+        except Refused as refused:
+            _kept_from(tenure, partition, group, refused)
+            return
+        tenure.fold(partition, group, received.fresh)
+        if received.read_after is None and len(tail.events) < READ_PAGE:
+            return
+
+
+def _kept_from(tenure: Tenure, partition: int, group: GroupId, refused: Refused) -> None:
+    """What it means that a log may not be read; raised again where it is about more than that Group."""
+    if refused.code == "MEMBERSHIP_STALE":
+        _log.warning("group %s: this Agent's Membership was ended; nothing of it runs here any more", shown(group))
+        tenure.expel(partition, group)
+    elif refused.code in ("MEMBERSHIP_REQUIRED", "GROUP_NOT_FOUND") and not tenure.queues.owns(group):
+        tenure.leave(group)  # a late doorbell
+    elif isinstance(refused, Stale | StoreChanged):
+        raise refused
+    else:
+        tenure.halt(group, Corrupt(str(refused)))
 
 
 async def _resume(store: Store, tenure: Tenure, group: GroupId, old: CursorTooOld) -> None:

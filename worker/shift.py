@@ -143,7 +143,7 @@ class Shift:
         """Rebuilds the queues of what an older session left, from the log itself (C10)."""
         self._tenure.inherit(owned)
         for group in sorted({grant.group for grant in owned}):
-            await read_on(self._store, self._tenure, group)
+            await read_on(self._authority, self._tenure, group)
 
     # --- the loop ---
 
@@ -178,7 +178,7 @@ class Shift:
         await self._tick()
         await self._look()
         for group in self._tenure.behind:
-            await read_on(self._store, self._tenure, group)
+            await read_on(self._authority, self._tenure, group)
         for entry in self._tenure.asked.withheld:
             items = await self._store.asked(entry.group, self._terms.name)
             self._tenure.answer_offers(entry, items, self._now_ms())
@@ -249,6 +249,9 @@ class Shift:
         if now_s >= self._swept_s + self._sweep_s:  # the sum that `_rest` waits for, to the last bit
             self._unread.update(self._versions)
             self._swept_s = now_s
+        for partition in self._tenure.bars.lifted(now_s):
+            self._versions[partition] = 0
+            self._unread.add(partition)
         if not self._unread:
             return
         wanted = {partition: self._versions[partition] for partition in self._unread}

@@ -9,19 +9,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 import anyio
+from treadle.shared.answers import ItemView
 from treadle.shared.errors import STALE_CODES, Corrupt
-from treadle.shared.model import (
-    Capability,
-    DirectoryEntry,
-    Event,
-    EventKind,
-    Grant,
-    GroupId,
-    ItemView,
-    Lease,
-    LeaseId,
-    Session,
-)
+from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
     Block,
@@ -42,10 +32,11 @@ from treadle.shared.store import (
 from treadle.shared.versions import does, shelf, versioned
 
 from .asked import AskedByName
+from .core.bars import Bars
 from .core.inbox import Inbox
 from .core.quarantine import Quarantine, told
-from .core.queues import Queues
-from .core.schedule import FALLBACKS_MAX, Ready, View, decide
+from .core.queues import ENDS_A_RUN, Queues
+from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, Ready, View, decide
 from .core.waiting import Waiting
 from .handlers import Handler
 from .lanes import Lanes
@@ -53,15 +44,10 @@ from .renewal import Renewals
 from .run import Desk, End, Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
-FALLBACKS_MIN = 2
-"""Groups listed beyond the need while others get there first only now and then."""
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
 HALTED_S = 60.0
 """A Group that was halted here is looked at again, if it is heard of, so much later: it may have been repaired."""
-_ENDS_A_RUN = frozenset(
-    {EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.FAILED, EventKind.ACCEPTED}
-)
 _NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
 """Codes of a refused start after which there is nothing to give back."""
 
@@ -108,6 +94,7 @@ class Tenure:
         self._fruitless = 0
         self._fallbacks = FALLBACKS_MAX
         self.halted: set[GroupId] = set()
+        self.bars = Bars()
         self._halted_s: dict[GroupId, float] = {}
         self._handlers = handlers
         self._desk = desk
@@ -183,9 +170,8 @@ class Tenure:
         for entry in theirs:
             if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
                 self.halted.discard(entry.group)
-        mine = [
-            replace(entry, takeable=0) if entry.group in self.halted else self._startable(entry) for entry in theirs
-        ]
+        shut = self.halted | self.bars.groups
+        mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in theirs]
         if whole is None:
             self.ready.update(mine, now_ms)
         else:
@@ -245,6 +231,8 @@ class Tenure:
                 _log.error("group %s: %s; it is halted, other Groups go on", shown(operation.group), outcome.code)
             if ticket is not None:
                 ticket.answer(outcome)
+            if outcome.code == "MEMBERSHIP_STALE":
+                self.expel(turn.partition, operation.group)
         asked = [
             (operation.group, operation.capability, outcome.code)
             for operation, outcome in zip(turn.operations, reply.outcomes, strict=True)
@@ -335,8 +323,10 @@ class Tenure:
         try:
             for event in events:
                 self.queues.fold(event)
-                if event.kind in _ENDS_A_RUN:
+                if event.kind in ENDS_A_RUN:
                     self._lose_what_ended(event)
+                elif event.kind is EventKind.MEMBERSHIP_CHANGED and event.get("agent") == self.session.agent:
+                    self.bars.lift(group, partition)
                 if event.item and self.owned.has_blocked:
                     self.owned.follow(event, self.queues.get(event.group, event.item), anyio.current_time())
         except Corrupt as error:
@@ -366,6 +356,19 @@ class Tenure:
                 self.inbox.forget(entry.group)
                 self.halted.discard(entry.group)
                 self._halted_s.pop(entry.group, None)
+
+    def expel(self, partition: int, group: GroupId) -> None:
+        """Ends all that this Worker does in a Group whose Membership was ended (R6): others have its items now."""
+        self.bars.put(group, partition, anyio.current_time())
+        for lease in [run.lease for run in self.runs.values() if run.grant.group == group]:
+            self.lose(lease, "MEMBERSHIP_STALE")
+        self.leave(group)
+
+    def leave(self, group: GroupId) -> None:
+        """Lets go of a Group that this Agent is no member of."""
+        for forget in (self.owned.drop_group, self.queues.drop_group, self.inbox.forget, self.ready.remove):
+            forget(group)
+        self._cursors.pop(group, None)
 
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import anyio
 import typer
 from treadle.shared import codec
+from treadle.shared.answers import MissionView
 from treadle.shared.archive import ArchivedItem, End, Header, Part, Record
 from treadle.shared.errors import Corrupt, Misuse, Refused, TreadleError
-from treadle.shared.model import Event, GroupId, ItemState, MissionView
+from treadle.shared.model import Event, GroupId, ItemState
 from treadle.shared.names import name_of, token
 from treadle.shared.store import Store, archiving
 

@@ -6,9 +6,10 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
+from treadle.shared.answers import MissionView
 from treadle.shared.facts import GroupFacts, Progress, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
-from treadle.shared.model import MissionState, MissionView
+from treadle.shared.model import MissionState
 from treadle.shared.names import name_of
 from treadle.shared.store import Store, pictures
 from treadle.shared.store import sizes as memory

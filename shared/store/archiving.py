@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+from ..answers import MissionView
 from ..archive import BODIES, Header, Scribe
 from ..errors import Corrupt, Refused, TreadleError
 from ..lifecycle import TERMINAL_MISSIONS
-from ..model import GroupId, ItemId, MissionView
+from ..model import GroupId, ItemId
 from . import keys, log, views
 from .store import Store
 

@@ -6,11 +6,12 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import Corrupt, Stale, StoreChanged, TreadleError
-from ..model import AgentId, Capability, DirectoryEntry, Grant, GroupId, ItemId, LeaseId, Session
+from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
 from ..names import shown
-from . import keys, views
+from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
 from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn, wake_token
@@ -21,6 +22,7 @@ from .timetable import fire_due, parse_due
 _log = logging.getLogger("treadle.store")
 TICK_MAX = 256
 RENEW_MAX = 256
+TAIL_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class Held:
     item: ItemId
     epoch: int
     lease: LeaseId
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a member may read of a Group's log."""
+
+    start: int
+    """The sequence its Membership begins at: what is before does not concern it."""
+    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,22 @@ class Authority:
             if more != b"more":
                 return Look(Envelope.parse(reply[0]), full, int(version), tuple(entries))
             reply = await self.store.call("look", partition, (int(version), 1, *capabilities))
+
+    async def tail(self, session: Session, group: GroupId, *, after: int, most: int = TAIL_MAX) -> Tail:
+        """Events of a Group behind a sequence, as its member may see them: none before its Membership (R6, R8).
+
+        Stale (MEMBERSHIP_STALE) where its Membership was ended. Refused: MEMBERSHIP_REQUIRED where it has none,
+        CURSOR_TOO_OLD where the log begins later, at `details["first"]`. Corrupt where an Event is missing.
+        """
+        arguments = (session.agent, session.epoch, group, after, most)
+        reply: list[Any] = await self.store.call("tail", self.store.partition_of(group), arguments)
+        start, incarnation, last = map(int, reply[1].split())
+        known = max(after, start - 1)
+        entries = ((entry, dict(zip(flat[::2], flat[1::2], strict=True))) for entry, flat in reply[2])
+        events = log.events_from(group, incarnation, known, entries)
+        end = str(last).encode()
+        log.check_end(group, known, events, end, end, is_whole=len(events) < most)
+        return Tail(start, tuple(events))
 
     async def read(self, partition: int, wanted: Sequence[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
         """Bodies of items (`in`, `ck`, `rs`, `fl`), None where there is none; 64 or about 1 MiB a call."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Added, GroupId, ItemId, NewItem
+from ..answers import Added, Ended
+from ..model import AgentId, GroupId, ItemId, NewItem
 from .loading import item_arguments, who_could
 from .store import Store
 
@@ -58,6 +59,24 @@ async def unblock(
 async def retry(store: Store, group: GroupId, item: ItemId, *, actor: str, action: str) -> None:
     """Offers a failed or parked item of an active Mission again; `action` is this command's id: repeated, it does nothing."""
     await store.call("retry", store.partition_of(group), (group, item, actor, action))
+
+
+async def end_membership(store: Store, group: GroupId, agent: AgentId, *, actor: str, reason: str) -> Ended:
+    """Ends an Agent's Membership and keeps it out until it is admitted: all it asks there is refused (MEMBERSHIP_STALE).
+
+    What it holds there goes to others, 64 items at once and the rest by ticks. `reason` is a token.
+    """
+    answer = await store.call("end_membership", store.partition_of(group), (group, agent, actor, reason))
+    return Ended(was_member=answer[3] != b"0", items=int(answer[2]), repeated=answer[1] == b"repeated")
+
+
+async def admit(store: Store, group: GroupId, agent: AgentId, *, actor: str) -> bool:
+    """Lets an Agent in again whose Membership was ended; False where it was not kept out.
+
+    Refused (INVALID_STATE_TRANSITION, state `expelling`) while something it held is still on its way to others.
+    """
+    answer = await store.call("admit", store.partition_of(group), (group, agent, actor))
+    return answer[1] == b"done"
 
 
 async def offer(store: Store, group: GroupId, item: ItemId, to: str, *, actor: str, action: str) -> None:

@@ -7,7 +7,7 @@ anywhere else was cut by somebody else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,7 +91,8 @@ def too_old(group: GroupId, after: int, first: int, snapshot: int) -> CursorTooO
     )
 
 
-def _events(group: GroupId, incarnation: int, after: int, entries: list[Entry]) -> list[Event]:
+def events_from(group: GroupId, incarnation: int, after: int, entries: Iterable[Entry]) -> list[Event]:
+    """The Events of a log's entries; Corrupt where the one behind `after` is missing, or a later one."""
     events: list[Event] = []
     for entry_id, fields in entries:
         event = codec.read_event(group, incarnation, entry_id, fields)
@@ -122,13 +123,13 @@ async def read_after(client: Any, base: str, group: GroupId, after: int, count: 
             pipe.hget(keys.seqs(base), group)
             record, before, entries, behind = await pipe.execute()
     await _check_beginning(client, base, group, after, entries)
-    events = _events(group, incarnation_of(record), after, entries)
+    events = events_from(group, incarnation_of(record), after, entries)
     if record is not None:
-        _check_end(group, after, events, before, behind, is_whole=len(events) < count)
+        check_end(group, after, events, before, behind, is_whole=len(events) < count)
     return events
 
 
-def _check_end(
+def check_end(
     group: GroupId, after: int, events: list[Event], before: bytes | None, behind: bytes | None, *, is_whole: bool
 ) -> None:
     """Compare where a log ends with the sequence that the store recorded, read before the log and behind it."""

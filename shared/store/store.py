@@ -8,8 +8,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
+from ..answers import ItemView, MissionView, Receipt
 from ..errors import Misuse, Refused, StoreLost, TreadleError, Unavailable
-from ..model import AgentId, Event, GroupId, ItemId, ItemView, MissionView, NewMission, Receipt
+from ..model import AgentId, Event, GroupId, ItemId, NewMission
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
 from .loading import chunks_of, item_arguments, mission_arguments, who_could

@@ -9,20 +9,9 @@ from typing import Any
 from redis.exceptions import OutOfMemoryError
 
 from .. import codec
-from ..blocks import Block
+from ..answers import Block, ItemView, MissionView, Offer
 from ..errors import Corrupt
-from ..model import (
-    AgentId,
-    GroupId,
-    ItemId,
-    ItemState,
-    ItemView,
-    MissionId,
-    MissionState,
-    MissionView,
-    Offer,
-    Urgency,
-)
+from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
 from ..names import name_of
 from ..versions import parted
 from . import keys

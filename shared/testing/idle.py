@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ..answers import ItemView, MissionView
 from ..errors import Misuse
 from ..lifecycle import TERMINAL_MISSIONS
-from ..model import ItemState, ItemView, MissionView
+from ..model import ItemState
 from ..names import name_of
 from ..store import Store
 from .kit import PARTITIONS, PREFIX, Kit

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from builders import AGENT, NOW_MS, a_usage, an_entry
-from treadle.shared.model import AgentId, Capability, GroupId, ItemId, ItemState, ItemView, MissionId, Offer
+from treadle.shared.answers import ItemView, Offer
+from treadle.shared.model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId
 from treadle.shared.store.operations import DECLINE_REASONS
 from treadle.worker.asked import JUDGING, AskedByName
 from treadle.worker.core.admission import QUEUE_MAX, Asked, Means, Reason, decline

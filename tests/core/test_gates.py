@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from treadle.coordinator.core.gates import Code, explain
-from treadle.shared.blocks import Block
+from treadle.shared.answers import Block, Offer
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
-from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState, Offer
+from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState
 
 NOW = 1_800_000_000_000
 INDEX = Capability("index")

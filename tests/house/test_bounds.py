@@ -106,9 +106,7 @@ def test_bounds_leave_each_other_room() -> None:
     assert doorbells.LOOK_AGAIN_S_MAX * 1000 < store.WATCH_TTL_MS, "who waits watches again before he is forgotten"
     assert renewal.BEAT_TTLS < facts.SILENT_AFTER_TTLS < lua("_session.lua", "T.SESSION_TTLS"), "silence, then the end"
     assert specs.SLOTS_MAX == settings.SLOTS_MAX == testing.SLOTS_MAX
-    assert (store.Store.read_log.__kwdefaults__ or {}).get("count") == reading.READ_PAGE, (
-        "a shorter page is the log's end"
-    )
+    assert lua("tail.lua", "T.TAIL_MAX") == authority.TAIL_MAX == reading.READ_PAGE, "a shorter page is the log's end"
 
 
 def test_the_runs_after_which_an_item_is_parked_are_those_the_readme_names() -> None:

@@ -23,8 +23,9 @@ from sim.scenario import CAPABILITIES, Errand, draw_errands, result_of
 from sim.weather import OF_PROCESSES, OF_SERVERS, Fault, Weather
 from treadle.coordinator.client import Client, MissionFailed
 from treadle.shared import codec
+from treadle.shared.answers import Receipt
 from treadle.shared.errors import StoreChanged, TreadleError, Unavailable
-from treadle.shared.model import AgentId, Receipt
+from treadle.shared.model import AgentId
 from treadle.shared.store import Store
 from treadle.shared.testing.chance import Chance, logs_noted
 from treadle.shared.testing.clock import EPOCH_S, Process, VirtualLoop, patched_clocks

@@ -344,8 +344,8 @@ async def _audit_indexes(world: World, partition: int, expected: dict[str, dict[
                 pumped = {member.split(" ")[1] for member in found if member[0] == "c"}
                 for group in pumped:
                     expected[name].pop(f"z {group} 0", None)
-                # Ends of sessions, mints and quarantines, pumps that cancel and schedules are not told by a log.
-                found = {member: score for member, score in found.items() if member[0] not in "xycfq"}
+                # Ends of sessions, mints and quarantines, pumps that cancel or expel and schedules are not told by a log.
+                found = {member: score for member, score in found.items() if member[0] not in "xycfmq"}
             assert found.keys() == expected[name].keys(), name
             for member, score in expected[name].items():
                 assert score in (-1, found[member]), f"{name}: {member}"

@@ -10,7 +10,7 @@ from store.refused import HALT, LANE, Call, Case, refusal
 from store.world import SHORT_MS, Hand, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
-from treadle.shared.store import Accept, Decline, Operation
+from treadle.shared.store import Accept, Decline, Operation, commands
 from treadle.shared.store.controls import pause
 from treadle.shared.store.lineage import new_incarnation
 
@@ -82,6 +82,12 @@ def _operation(name: str, make: Make) -> None:
         world.audited = False
         hand, grant = await _ready(world, name)
         await world.raw.hset(world.key(f"{GROUP}:i:a"), "ses", "99")
+        return lambda: outcome_of(hand, make(grant))
+
+    @on("MEMBERSHIP_STALE")
+    async def a_group_that_keeps_it_out(world: World) -> Call:
+        hand, grant = await _ready(world, name)
+        await commands.end_membership(world.store, grant.group, hand.session.agent, actor="ana", reason="no")
         return lambda: outcome_of(hand, make(grant))
 
     @on("LOG_FOREIGN")

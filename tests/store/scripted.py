@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from builders import a_new_item, a_new_mission
@@ -122,6 +123,9 @@ class Day:
         (one,) = (await self.turn(hand, a_start(one))).outcomes[0].grants
         await self.turn(hand, a_submit(one, b"result of a"), a_submit(two, b"result of b" * 20))
         await self.turn(rival, a_fail(three, b"evidence"), token="index day-1 0")
+        await insist(lambda: authority.tail(hand.session, one.group, after=0))
+        for done in (partial(commands.end_membership, reason="no"), commands.admit):
+            await insist(lambda done=done: done(store, one.group, rival.session.agent, actor="ana"))  # type: ignore[misc]
         await world.pass_ms(TTL_MS + 1)
         await self._tick(authority)
         await insist(lambda: authority.look({0: 0}, ["index"]))  # type: ignore[list-item]  # a capability's name

@@ -273,11 +273,17 @@ async def _replaced(scene: Scene) -> None:
     await scene.world.hand(scene.owner.session.agent, nonce="newest")
 
 
+async def _kept_out(scene: Scene) -> None:
+    who = scene.owner.session.agent
+    await commands.end_membership(scene.world.store, scene.group, who, actor="ana", reason="no")
+
+
 SESSIONS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "close_session": _closed,
     "install_session": _replaced,
+    "end_membership": _kept_out,
 }
-"""What ends or replaces the session of the owner: never refused, and it moves what the table says."""
+"""What ends or replaces the session of the owner, or its Membership: never refused, and it moves what the table says."""
 
 
 def call_of(name: str) -> str:

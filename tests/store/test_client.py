@@ -13,8 +13,9 @@ import redis.exceptions
 from servers import LEGS, binary_of
 from store.by_hand import CAPABILITY, connected
 from treadle.coordinator import Client, Mission, MissionFailed, MissionSpec, WorkSpec
+from treadle.shared.answers import Receipt
 from treadle.shared.errors import Corrupt, Misuse, Refused, Unavailable
-from treadle.shared.model import Event, EventKind, GroupId, MissionState, Receipt
+from treadle.shared.model import Event, EventKind, GroupId, MissionState
 from treadle.shared.store import Endpoint, Store, keys
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.store import FakeEndpoint

@@ -8,7 +8,7 @@ import pytest
 from builders import GROUP, a_new_item
 from store.world import SHORT_MS, Hand, World, a_block, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
-from treadle.shared.blocks import Block
+from treadle.shared.answers import Block
 from treadle.shared.errors import Refused
 from treadle.shared.model import EventKind, Grant, GroupId, ItemId, ItemState
 from treadle.shared.store import commands, keys

@@ -11,7 +11,7 @@ from store.contracts import OPERATIONS, contracts
 from store.scheduled import a_schedule, standing
 from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_yield
 from treadle.shared.errors import TreadleError
-from treadle.shared.model import Event, GroupId, ItemId
+from treadle.shared.model import AgentId, Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
 from treadle.shared.store import Accept, Decline, Store, archiving, commands, repairing, snapshots
 from treadle.shared.store.connection import Call
@@ -180,6 +180,18 @@ async def _archived(world: World) -> None:
     await archiving.record(world.store, group, seq=seq, digest="a1" * 32, actor="ana")
 
 
+async def _end_membership(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.accepted()
+    await commands.end_membership(world.store, GROUP, hand.session.agent, actor="ana", reason="r")
+
+
+async def _admit(world: World) -> None:
+    await _end_membership(world)
+    await commands.admit(world.store, GROUP, AgentId("worker-1"), actor="ana")
+
+
 async def _close_session(world: World) -> None:
     await world.mission()
     hand = await world.hand()
@@ -251,6 +263,8 @@ HAPPY: dict[str, Happy] = {
     "snapshot": _snapshot,
     "offer": _offer,
     "archived": _archived,
+    "end_membership": _end_membership,
+    "admit": _admit,
     "repair": _repair,
     "tick": _tick,
     "take": _take,

@@ -54,7 +54,7 @@ def test_what_reads_only_says_so_and_what_finishes_runs_in_a_full_store() -> Non
     }
     said = {name: found[1].strip("'") for name, found in flags.items() if found}
     assert said.keys() == flags.keys()
-    assert {name for name, flag in said.items() if flag == "no-writes"} == {"look", "read", "inspect"}
+    assert {name for name, flag in said.items() if flag == "no-writes"} == {"look", "read", "inspect", "tail"}
     assert {name for name, flag in said.items() if flag == ""} == {
         "create",
         "open_store",

@@ -6,8 +6,9 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.refused_operations import a_decline, an_accept
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_start, a_submit, a_take
+from treadle.shared.answers import Offer
 from treadle.shared.errors import Refused
-from treadle.shared.model import AgentId, DirectoryEntry, Event, EventKind, ItemId, Offer
+from treadle.shared.model import AgentId, DirectoryEntry, Event, EventKind, ItemId
 from treadle.shared.store import commands
 from treadle.shared.store.authority import directed_to
 

@@ -10,6 +10,7 @@ from fleet import Line, chain
 from fleet_handlers import link, seed_of
 from ledger import History, faults_of
 from treadle.shared import codec
+from treadle.shared.answers import ItemView, MissionView
 from treadle.shared.model import (
     EVENT_FIELDS,
     Capability,
@@ -18,10 +19,8 @@ from treadle.shared.model import (
     GroupId,
     ItemId,
     ItemState,
-    ItemView,
     MissionId,
     MissionState,
-    MissionView,
 )
 
 K = EventKind

@@ -90,26 +90,28 @@ class Inbox:
         self._hold(track, _Link(previous, first, last, tuple(events)))
         return self._settle(group, track, [])
 
-    def replay(self, group: GroupId, events: Sequence[Event]) -> Received:
+    def replay(self, group: GroupId, events: Sequence[Event], *, start: int = 1) -> Received:
         """Take what a read of the stream gave: contiguous Events, at most overlapping what is known.
 
-        A read that gives nothing although a link promised more is a log that lost its tail: Corrupt, not "no news".
+        `start`: where this Agent's Membership begins (R8); what is before is none of its business, and passed over. A read
+        that gives nothing although a link promised more is a log that lost its tail: Corrupt, not "no news".
         """
         track = self._known(group)
         self._check(group, track, events)
-        if events and events[0].seq > track.cursor + 1:
+        known = max(track.cursor, start - 1)
+        if events and events[0].seq > known + 1:
             if not events[0].begins_anew:
-                raise self._corrupt(group, f"expected sequence {track.cursor + 1}, found {events[0].seq}")
+                raise self._corrupt(group, f"expected sequence {known + 1}, found {events[0].seq}")
             # What it did not read of the log before is in none any more: the store's own keys fence what came of it.
-            self._follow(group, track)
-            self._move(group, track, events[0].seq - 1)
-        if not events and track.promised > track.cursor:
+            known = events[0].seq - 1
+        if not events and track.promised > known:
             raise self._corrupt(
-                group, f"the log ends at or before {track.cursor}, but sequence {track.promised} was announced"
+                group, f"the log ends at or before {known}, but sequence {track.promised} was announced"
             )
-        if not events or events[-1].seq <= track.cursor:
+        if known == track.cursor and (not events or events[-1].seq <= known):
             return Received((), track.read_after)
         self._follow(group, track)
+        self._move(group, track, known)
         return self._settle(group, track, self._apply(group, track, events))
 
     def resume(self, group: GroupId, through: int) -> Received:

@@ -44,6 +44,10 @@ _BY_ITS_OWNER = frozenset(
         EventKind.SUBMITTED,
     }
 )
+ENDS_A_RUN = frozenset(
+    {EventKind.LAPSED, EventKind.REQUEUED, EventKind.CANCELLED, EventKind.FAILED, EventKind.ACCEPTED}
+)
+"""Kinds that may end a run from outside of it."""
 _KEPT = frozenset({ItemState.QUEUED, ItemState.ACTIVE, ItemState.BLOCKED})
 _END_AN_OWNERSHIP = frozenset({EventKind.RELEASED, EventKind.LAPSED})
 """Whatever state the item is left in: a blocked one stays blocked, and is nobody's."""

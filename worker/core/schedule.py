@@ -24,6 +24,8 @@ DRAW_MS = 200
 """What such a draw may be worth in estimated run time; longer items are drawn one at a time, in strict order."""
 FALLBACKS_MAX = 16
 """Groups listed beyond the need, because other Workers race for the same ones."""
+FALLBACKS_MIN = 2
+"""Groups listed beyond the need while others get there first only now and then."""
 SAME_ENTRY_MS = 1_000
 """Groups that entered in the same second are equally old: among them the hash decides, not the millisecond."""
 

@@ -87,6 +87,11 @@ class Waiting:
         accepted, self._accepted = self._accepted, deque()
         return [grant for grant, _ in accepted]
 
+    def drop_group(self, group: GroupId) -> None:
+        """Forgets everything of a Group."""
+        self._accepted = deque((grant, since_s) for grant, since_s in self._accepted if grant.group != group)
+        self._blocked = {key: grant for key, grant in self._blocked.items() if grant.group != group}
+
     def ran(self, capability: Capability, lasted_s: float) -> None:
         """A run of this capability took so long."""
         known_s = self._typical_s.get(capability, lasted_s)

@@ -46,7 +46,7 @@ function T.remove_group(S, G)
   if S.flags > 0 and redis.call('HDEL', S.base .. '@pause', 'g:' .. G.name) == 1 then
     redis.call('HSET', S.base .. '@meta', 'paused', T.int(redis.call('HLEN', S.base .. '@pause')))
   end
-  redis.call('UNLINK', key .. ':log', key .. ':items', key .. ':jobs', key .. ':wait', key .. ':snapshot')
+  redis.call('UNLINK', key .. ':log', key .. ':items', key .. ':jobs', key .. ':wait', key .. ':ended', key .. ':snapshot')
   redis.call('HDEL', S.base .. '@groups', G.name)
   redis.call('HDEL', S.base .. '@seqs', G.name)
   redis.call('HDEL', S.base .. '@usage', 'g:' .. G.name)

@@ -52,7 +52,8 @@ local function save_items(S, G)
 end
 
 function T.record(G)
-  return table.concat({ G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation, G.form }, ' ')
+  local record = { G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation, G.form, G.bars and 'bars' or nil }
+  return table.concat(record, ' ')
 end
 
 -- Commits the plan. Afterwards `G.bad` says which Groups were halted, and nothing of theirs but that was written.

@@ -22,15 +22,18 @@ function T.load(S, names)
     if records[i] then
       local G = T.group(S, name, tonumber(seqs[i]), records[i], T.usage(usages[i]))
       if S.agent then G.members[S.agent] = joined[i] or '' end
+      if S.agent and G.bars then G.kept_out = T.kept_out(S, G, S.agent) end
     end
   end
   if #rest > 0 then T.load(S, rest) end
 end
 
 -- A Group in memory. `record` is "state weight account class incarnation form"; states: loading active ended cancelled
--- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set).
+-- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set). Where
+-- Memberships of it were ended, "bars" stands behind.
 function T.group(S, name, seq, record, usage)
-  local state, weight, account, class, incarnation, form = string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)')
+  local state, weight, account, class, incarnation, form, bars =
+    string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*)')
   local bad = not seq and 'LOG_FOREIGN' or nil
   if not (tonumber(weight) and tonumber(incarnation)) then
     bad, state, weight, account, class, incarnation, form = 'LOG_FOREIGN', 'active', 1, '-', 'standard', '1', 'whole'
@@ -39,6 +42,7 @@ function T.group(S, name, seq, record, usage)
     bad = bad, name = name, key = S.base .. name, seq = seq or 0,
     state = state, weight = tonumber(weight), account = account, class = class,
     incarnation = incarnation, form = form, grown = form == 'open' or form == 'sealed',
+    bars = bars == 'bars',
     usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
     parked = {}, blocked = {}, rung = {}, doomed = {}, outs = {},
@@ -67,4 +71,9 @@ function T.closed(G)
   if not G then return 'GROUP_NOT_FOUND' end
   if G.state == 'active' then return G.bad end
   return G.bad or string.match(G.state, '^halted:(.*)$')
+end
+
+-- Likewise for the caller: whose Membership was ended, it has no say here until it is let in again (R6).
+function T.shut(G)
+  return T.closed(G) or (G.kept_out and 'MEMBERSHIP_STALE' or nil)
 end

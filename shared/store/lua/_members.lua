@@ -1,5 +1,20 @@
 -- Memberships of Agents: in one hash per Agent and partition, `@joined:<agent>`, a field a Group: "epoch last cursor". `epoch` is
--- the Membership Epoch, `last` the last Event that concerned the Agent, `cursor` how far it has processed the log.
+-- the Membership Epoch, `last` the last Event that concerned the Agent, `cursor` how far it has processed the log. Those whose
+-- Membership was ended stand in `<group>:ended`, with the sequence of that Event, until they are let in again.
+
+-- How many may stand there.
+T.BARS_MAX = 1024
+
+-- When an Agent's Membership in a Group was ended, for one that must not come back; nil for all others.
+function T.kept_out(S, G, agent)
+  return G.bars and redis.call('HGET', G.key .. ':ended', agent) or nil
+end
+
+-- Whether what concerns an Agent that is no member makes it one: it has a session, and is not kept out.
+local function may_join(S, G, agent)
+  if agent == S.agent or agent == G.admits then return true end
+  return redis.call('HEXISTS', S.base .. '@sessions', agent) == 1 and not T.kept_out(S, G, agent)
+end
 
 -- A durable Cursor never moves back.
 local function further(cursor, before)
@@ -14,7 +29,7 @@ function T.collect_members(S, G, W)
     local record = G.members[agent] or redis.call('HGET', S.base .. '@joined:' .. agent, G.name) or ''
     local epoch, previous, cursor = string.match(record, '^(%d+) (%d+) (%d+)$')
     bell[3] = previous or '0'
-    if epoch or agent == S.agent or redis.call('HEXISTS', S.base .. '@sessions', agent) == 1 then
+    if epoch or may_join(S, G, agent) then
       local joined = T.into(W.joined, agent)
       joined[#joined + 1] = G.name
       joined[#joined + 1] = (epoch or T.int(bell[1])) .. ' ' .. T.int(bell[2]) .. ' ' .. further(G.cursors[agent], cursor)
@@ -32,6 +47,29 @@ function T.collect_members(S, G, W)
       joined[#joined + 1] = member .. ' ' .. further(cursor, before)
     end
   end
+end
+
+-- Takes an item from its owner, whose session or Membership is over.
+function T.part(S, G, it, by, reason)
+  local agent, ended = it.own, it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
+  local seq = T.emit(S, G, 'work.released', it.id, by, { it.oe, reason })
+  if it.st == 'blocked' then T.loosen(S, G, it) else T.give_back(S, G, it, ended, 'released') end
+  T.concern(S, G, agent, seq)
+end
+
+-- What an Agent still holds of a Group goes to others, as many items as this call may; the rest is a pump (m).
+function T.expel(S, G, agent)
+  local list, most, member = S.base .. '@held:' .. agent, S.release_left, 'm ' .. G.name .. ' ' .. agent
+  local held = redis.call('ZRANGEBYLEX', list, '[' .. G.name .. ' ', '(' .. G.name .. '!', 'LIMIT', 0, most)
+  for _, name in ipairs(held) do
+    local it = T.named(S, G, string.sub(name, #G.name + 2))
+    if not it then return 0 end
+    if it.own == agent then T.part(S, G, it, agent .. '@' .. it.ses, 'membership')
+    else S.strays[#S.strays + 1] = { list, name } end
+  end
+  S.release_left = S.release_left - #held
+  G.due[member] = #held == most and S.now or false
+  return #held
 end
 
 -- Ends a session that gave back what it held: its Memberships go with it, and what rang for it.

@@ -76,6 +76,7 @@ end
 
 -- What is due of a Group or item and no timer of a run, by the kind of its entry.
 T.PUMPS = {
+  m = function(S, G, agent) T.expel(S, G, agent) end,
   g = function(S, G, id, member) T.pump_relist(S, G, tonumber(id) or 0, member) end,
   c = function(S, G, id, member) T.pump_cancel(S, G, tonumber(id) or 0, member) end,
   z = function(S, G, _, member) T.pump_expire(S, G, member) end,

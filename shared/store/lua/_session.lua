@@ -85,10 +85,7 @@ function T.abandon(S, agent, epoch, reason, most)
     local G = S.groups[pair[1]]
     local it = not T.closed(G) and T.named(S, G, pair[2])
     if it and it.own == agent then
-      local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
-      local seq = T.emit(S, G, 'work.released', it.id, agent .. '@' .. epoch, { it.oe, reason })
-      if it.st == 'blocked' then T.loosen(S, G, it) else T.give_back(S, G, it, ended, 'released') end
-      T.concern(S, G, agent, seq)
+      T.part(S, G, it, agent .. '@' .. epoch, reason)
     else
       S.strays[#S.strays + 1] = { S.base .. '@held:' .. agent, pair[1] .. ' ' .. pair[2] }
     end

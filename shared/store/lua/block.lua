@@ -3,7 +3,7 @@
 -- args: group item epoch lease number digest state reason needs ttl_ms
 -- bound: one Checkpoint of at most 1 MiB, 16 KiB of needs; a blocked lease of 1 s to 30 days
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
 --   WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
 -- events: work.blocked
 --

@@ -57,7 +57,7 @@ T.calls.install_session = function(keys, a)
   local held, granted = T.held(S, agent, a[9], 256), {}
   for _, pair in ipairs(held) do
     local G = S.groups[pair[1]]
-    local it = not T.closed(G) and T.named(S, G, pair[2])
+    local it = not T.shut(G) and T.named(S, G, pair[2])
     if it and it.own == agent then
       if it.ses == epoch or requeue(S, G, it, a[6] == '1') then
         granted[#granted + 1] = { G, T.granted(S, G, it, G.seq + #G.events) }

@@ -3,7 +3,8 @@
 -- args: group item epoch reason
 -- bound: one item
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION INVALID_STATE_TRANSITION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
+--   INVALID_STATE_TRANSITION
 -- events: work.released work.offer.created work.parked
 --
 -- The reason CHECKPOINT says that no Checkpoint of it can be trusted: it is parked for a person instead of offered.

@@ -7,7 +7,7 @@
 -- events: none
 --
 -- A renewal appends no Event (design.md 4, a stated deviation). The reply: envelope, a code a lease (OK, GROUP_NOT_FOUND,
--- LOG_FOREIGN, INVALID_COMMAND, WORK_STALE_OWNERSHIP, AUTH_STALE_SESSION, WORK_LEASE_EXPIRED, INVALID_STATE_TRANSITION).
+-- LOG_FOREIGN, MEMBERSHIP_STALE, INVALID_COMMAND, WORK_STALE_OWNERSHIP, AUTH_STALE_SESSION, WORK_LEASE_EXPIRED, INVALID_STATE_TRANSITION).
 T.calls.renew = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   refused = refused or T.session(S, a[2], a[3])
@@ -18,7 +18,7 @@ T.calls.renew = function(keys, a)
   local expiry = S.now + ttl
   for i = 5, math.min(#a, 4 + 4 * 256), 4 do
     local G = S.groups[a[i]]
-    local it, code = nil, T.closed(G)
+    local it, code = nil, T.shut(G)
     if not code then
       it = T.item(S, G, a[i + 1])
       code = G.bad or not it and 'INVALID_COMMAND' or T.stale_lease(S, it, a[i + 2], a[i + 3])

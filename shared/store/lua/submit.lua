@@ -3,7 +3,7 @@
 -- args: group item epoch lease digest result
 -- bound: one result of at most 1 MiB; 64 dependents a call, the rest by ticks
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
 --   WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
 -- events: work.submitted work.result.accepted work.offer.created mission.submitted_for_approval mission.approved mission.terminated
 T.arity.submit = 6

@@ -3,7 +3,7 @@
 -- args: group capability most tag
 -- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items passed over
 -- flags: allow-oom
--- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN QUARANTINE PAUSED EMPTY AUTH_FORBIDDEN
+-- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE QUARANTINE PAUSED EMPTY AUTH_FORBIDDEN
 -- events: work.offer.accepted work.started
 --
 -- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
@@ -50,7 +50,7 @@ end
 
 T.ops.take = function(S, group, cap, most, tag)
   local G = S.groups[group]
-  local code = T.closed(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
+  local code = T.shut(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
   code = code or (string.sub(cap, 1, 1) == '>' and cap ~= '>' .. S.agent and 'AUTH_FORBIDDEN')
   if code then return T.bar(S, G, code) end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end

@@ -14,7 +14,7 @@
 -- The Group and item an operation names, or the code why it cannot be looked at.
 function T.target(S, group, id)
   local G = S.groups[group]
-  local code = T.closed(G)
+  local code = T.shut(G)
   if code then return G, nil, code end
   local it = T.item(S, G, id)
   if not it then return G, nil, G.bad or 'INVALID_COMMAND' end
