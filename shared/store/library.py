@@ -56,10 +56,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "inspect": ("replid", "group", "item", "..."),
     "halt": ("replid", "group"),
     "drop_item": ("replid", "group", "item", "capability", "digest", "evidence"),
+    "stage": ("replid", "group", "through", "digest", "number", "chunk"),
     "unlist": ("replid", "group", "index", "..."),
     "repair": (
         *("replid", "group", "actor", "reason", "incarnation", "through", "digest"),
         *("total", "verified", "failed", "cancelled", "live", "running", "starts", "estimate"),
+        *("size", "chunks"),
     ),
     "recall": ("replid", "group", "entry", "..."),
     "pause": ("replid", "verb", "what", "actor", "after"),

@@ -9,7 +9,6 @@ loses an answer, begins again: what was done is found done.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +19,12 @@ from .. import codec
 from ..errors import Refused
 from ..model import GroupId, ItemId, ItemState
 from ..names import name_of
-from . import keys, log, views
+from . import keys, log, standing, views
+from .snapshots import CHUNK_BYTES, digest_of
 from .store import Store
-from .verifying import counts_of, inspect, running_of, states_of
+from .verifying import Counts, counts_of, inspect, running_of, states_of
 
 UNLISTED, RECALLED = 64, 256
-_TOLD = ("st", "own", "ses", "oe", "ln", "ckn", "ckd", "dg", "nb", "hold")
 SEQ_MAX = 999_999_999_999
 """As `repair.lua`: an entry above it has the id of somebody's clock."""
 
@@ -141,17 +140,22 @@ async def _begin_anew(store: Store, plan: Plan, actor: str, reason: str) -> None
     counts = await counts_of(store, base, group)
     numbers = (counts.total, counts.verified, counts.failed, counts.cancelled, counts.live)
     running = await running_of(store, base, group, await store.run(views.item_ids, base, group))
-    told = (plan.incarnation, plan.through, await _digest(store, base, group))
-    await store.call("repair", plan.partition, (group, actor, reason, *told, *numbers, *running))
+    raw = await _snapshot(store, plan, counts)
+    chunks = [raw[start : start + CHUNK_BYTES] for start in range(0, len(raw), CHUNK_BYTES)]
+    digest = digest_of(raw)
+    for number, chunk in enumerate(chunks, 1):
+        await store.call("stage", plan.partition, (group, plan.through, digest, number, chunk))
+    told = (plan.incarnation, plan.through, digest, *numbers, *running, len(raw), len(chunks))
+    await store.call("repair", plan.partition, (group, actor, reason, *told))
 
 
-async def _digest(store: Store, base: str, group: GroupId) -> str:
-    """Of what the new log begins with: state, owner, epochs, Checkpoint and result of each item, in their order."""
-    ids = await store.run(views.item_ids, base, group)
-    content = hashlib.sha256()
-    async for item, fields in states_of(store, base, group, ids, _TOLD):
-        content.update(" ".join([item, *fields.values()]).encode() + b"\n")
-    return content.hexdigest()[:32]
+async def _snapshot(store: Store, plan: Plan, counts: Counts) -> bytes:
+    """The body of the Snapshot that the new log begins with: the Group's state as its keys have it."""
+    state = await store.run(standing.state_of, store.base(plan.partition), plan.group)
+    state.incarnation, state.through = plan.incarnation + 1, plan.through
+    state.total, state.verified = counts.total, counts.verified
+    state.failed, state.cancelled = counts.failed, counts.cancelled
+    return state.pack()
 
 
 # --- readings ---

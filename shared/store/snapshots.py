@@ -15,7 +15,6 @@ from ..model import GroupId
 from ..names import shown
 from ..projection import Projection
 from . import keys, log
-from .standing import state_of
 from .store import Store
 
 _log = logging.getLogger("treadle.store")
@@ -72,14 +71,8 @@ async def fold(store: Store, group: GroupId, *, at: int | None = None, from_star
     first, snapshot = await store.run(log.bounds, base, group)
     found = None if from_start else await newest(store, group)
     if found is None or (at is not None and found.through > at):
-        if first > 1 and snapshot:
-            raise log.too_old(group, 0, first, snapshot)
         if first > 1:
-            raise Refused(
-                f"group {group}: its log was made anew at sequence {first} by a repair; what it folds to is known from its "
-                "next Snapshot on",
-                code="CURSOR_TOO_OLD",
-            )
+            raise log.too_old(group, 0, first, snapshot)
         found = Projection(group)
     while at is None or found.through < at:
         entries = await store.run(log.entries_after, base, group, found.through, PAGE)
@@ -97,7 +90,7 @@ async def create(store: Store, group: GroupId, *, actor: str = "timer", keep: in
     Safe to repeat. Refused where there is no such Group or it has ended.
     """
     partition = store.partition_of(group)
-    projection = await _state(store, group)
+    projection = await fold(store, group)
     raw = projection.pack()
     chunks = [raw[start : start + CHUNK_BYTES] for start in range(0, len(raw), CHUNK_BYTES)]
     head = (group, actor, projection.through, digest_of(raw), len(raw), len(chunks))
@@ -109,15 +102,6 @@ async def create(store: Store, group: GroupId, *, actor: str = "timer", keep: in
             break
     first = await trim(store, group, max(1, current + 1 - keep))
     return Installed(group, current, head[3], len(raw), first)
-
-
-async def _state(store: Store, group: GroupId) -> Projection:
-    """What the log folds to; of one that a repair made anew, and that has no Snapshot yet, what its items' keys say."""
-    base = store.base(store.partition_of(group))
-    first, snapshot = await store.run(log.bounds, base, group)
-    if first > 1 and not snapshot:
-        return await store.run(state_of, base, group)
-    return await fold(store, group)
 
 
 def digest_of(raw: bytes) -> str:

@@ -27,7 +27,7 @@ async def state_of(client: Any, base: str, group: GroupId) -> Projection:
     """
     for _ in range(_ATTEMPTS):
         before = await client.hget(keys.seqs(base), group)
-        found = await _read(client, base, group, int(before or 0))
+        found = await _read(client, base, group, int(before) if (before or b"").isdigit() else 0)
         if before == await client.hget(keys.seqs(base), group):
             return found
     raise Unavailable(

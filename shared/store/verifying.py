@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Corrupt, Refused, TreadleError, Unavailable
+from ..errors import Refused, TreadleError, Unavailable
 from ..model import STARTS_EPOCH_MS, GroupId, ItemId, ItemState, MissionState, Usage
 from ..names import name_of
 from . import keys, listed, log, views
@@ -166,14 +166,16 @@ async def _told(
             told, last = Story.of(snapshot), snapshot.through
         while last < through:
             events = await store.run(log.read_after, base, group, last, PAGE)
-            is_whole = is_whole and not events[0].begins_anew
+            is_whole = is_whole and events[0].seq == last + 1
             for event in events[: through - last] if is_whole else ():
                 told.fold(event)
             last = min(events[-1].seq, through)
             if progress is not None:
                 progress(last, through)
         await store.run(log.read_after, base, group, last, 1)  # behind its end there is nothing
-    except Corrupt as error:
+    except Unavailable:
+        raise
+    except TreadleError as error:
         found.append(Difference("log", f"after sequence {last}", f"Events up to {through}", str(error)))
         return None
     return told if is_whole else None

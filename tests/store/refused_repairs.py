@@ -13,8 +13,9 @@ REPAIRS: dict[str, Sequence[Any]] = {
     "inspect": ("a",),
     "halt": (),
     "drop_item": ("a", "index", "digest", "evidence"),
+    "stage": (3, "digest", 1, "chunk"),
     "unlist": ("@take:index",),
-    "repair": ("ana", "reason", 1, 3, "digest", 1, 0, 0, 0, 1, 0, 0, 0),
+    "repair": ("ana", "reason", 1, 3, "digest", 1, 0, 0, 0, 1, 0, 0, 0, 5, 1),
     "recall": (f"n {GROUP} a",),
 }
 """What each is called with behind the Group."""
@@ -49,7 +50,7 @@ def _of_a_group_that_is_not_halted(name: str) -> Callable[[World], Awaitable[Cal
     return a_group_that_is_not_halted
 
 
-for _name in ("drop_item", "unlist", "repair"):
+for _name in ("drop_item", "unlist", "stage", "repair"):
     refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_group_that_is_not_halted(_name))
 
 
@@ -80,11 +81,24 @@ async def a_key_that_is_no_index(world: World) -> Call:
 @refusal("repair", "REVISION_CONFLICT")
 async def a_log_that_went_on_since_it_was_looked_at(world: World) -> Call:
     await halted(world)
-    return repairing(world, "repair", "ana", "reason", 1, 2, "digest", 1, 0, 0, 0, 1, 0, 0, 0)
+    return repairing(world, "repair", "ana", "reason", 1, 2, "digest", 1, 0, 0, 0, 1, 0, 0, 0, 5, 1)
+
+
+@refusal("repair", "REVISION_CONFLICT")
+async def a_snapshot_of_which_a_chunk_is_not_there(world: World) -> Call:
+    await halted(world)
+    return repairing(world, "repair")
+
+
+@refusal("stage", "SCHEMA_VALIDATION_FAILED")
+async def a_chunk_beyond_the_last_one(world: World) -> Call:
+    await halted(world)
+    return repairing(world, "stage", 3, "digest", 257, "chunk")
 
 
 @refusal("repair", "LOG_FOREIGN")
 async def a_mission_that_nobody_could_read(world: World) -> Call:
     await halted(world)
+    await repairing(world, "stage")()
     await world.raw.hdel(world.key(f"{GROUP}:mission"), "account")
     return repairing(world, "repair")

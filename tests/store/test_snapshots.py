@@ -194,8 +194,8 @@ async def test_a_trimmed_group_is_verified_from_its_snapshot_on(world: World) ->
     assert ("i004", "oe", "77") in [(one.where, one.what, one.found) for one in said]
 
 
-async def test_a_repaired_group_gets_its_snapshot_from_its_keys(world: World) -> None:
-    """S13: no log tells what was before a repair; from the next Snapshot on the new one does."""
+async def test_s13_a_repaired_group_is_told_from_the_snapshot_that_its_log_begins_with(world: World) -> None:
+    """No log tells what was before a repair; its items' keys do."""
     world.audited = False
     group = await lived(world)
     await snapshots.create(world.store, group, keep=2)
@@ -203,11 +203,11 @@ async def test_a_repaired_group_gets_its_snapshot_from_its_keys(world: World) ->
     await repairing.halt(world.store, group)
     await repairing.repair(world.store, group, actor="ana", reason="foreign")
     await world.authority.tick(0)
-    assert await snapshots.newest(world.store, group) is None, "it was of a log that is gone"
-    with pytest.raises(TreadleError, match="made anew") as refused:
-        await snapshots.fold(world.store, group)
-    assert refused.value.code == "CURSOR_TOO_OLD"
-    made = await snapshots.create(world.store, group, keep=0)
+    made = await snapshots.newest(world.store, group)
+    assert made is not None
+    assert made.incarnation == 2, "the one of the log that is gone went with it"
+    with pytest.raises(CursorTooOld, match=f"its Snapshot at {made.through}"):
+        await snapshots.fold(world.store, group, from_start=True)
     hand = await world.hand("another")
     await hand.do(a_submit(await hand.started(group)))
     told = await snapshots.fold(world.store, group)

@@ -13,7 +13,7 @@ from store.refused_commands import COMMANDS, growing
 from store.world import SHORT_MS, Hand, World, a_block, a_submit
 from treadle.shared.errors import Refused
 from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId
-from treadle.shared.store import repairing, verifying
+from treadle.shared.store import repairing, snapshots, standing, verifying
 from treadle.shared.store.differences import Difference
 from treadle.shared.store.replies import parse_usage
 from treadle.worker.core.inbox import Inbox
@@ -250,6 +250,26 @@ async def test_verify_finds_each_damage_of_the_table(name: str, world: World) ->
     await DAMAGE[name].harm(world)
     assert await differences(world) != ()
     assert await differences(world, GOOD) == ()
+
+
+async def test_s13_a_new_log_begins_with_a_snapshot_that_tells_with_it_what_the_store_has(world: World) -> None:
+    hand, grant = await begun(world)
+    last = len(await world.log())
+    await DAMAGE["a deleted log"].harm(world)
+    await repaired(world)
+    snapshot = await snapshots.newest(world.store, GROUP)
+    assert snapshot is not None
+    assert (snapshot.through, snapshot.incarnation, snapshot.items["a"].owner) == (last, 2, "worker-1")
+    (event,) = await world.store.read_log(GROUP)
+    assert event.get("digest") == snapshot.digest()
+    await settle(world)
+    await hand.do(a_submit(grant))
+    told = await snapshots.fold(world.store, GROUP)
+    stored = await world.store.run(standing.state_of, world.store.base(0), GROUP)
+    assert told.canonical() == stored.canonical()
+    assert (await snapshots.create(world.store, GROUP, keep=0)).through == told.through
+    await finish(world, hand)
+    assert await differences(world) == ()
 
 
 async def test_a_run_whose_item_nobody_can_read_is_not_counted_for_ever(world: World) -> None:

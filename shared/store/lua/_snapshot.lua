@@ -32,3 +32,29 @@ function T.ask_for_snapshot(S, G, member)
     S.chores[#S.chores + 1] = 'k ' .. G.name .. ' ' .. T.int(G.seq)
   end
 end
+
+-- Chunks of one that is not installed yet stand under a key of their own, which goes where nothing comes of them.
+local GATHER_MS = 600000
+function T.gather(key, number, chunk)
+  redis.call('HSET', key, number, chunk)
+  redis.call('PEXPIRE', key, GATHER_MS)
+end
+
+-- What is missing of the chunks that were gathered, or nil.
+function T.missing_chunks(key, expected, chunks)
+  local size = 0
+  for number = 1, tonumber(chunks) do
+    local bytes = redis.call('HSTRLEN', key, T.int(number))
+    if bytes == 0 then return 'chunk=' .. T.int(number) .. ' is not there' end
+    size = size + bytes
+  end
+  if size ~= tonumber(expected) then return 'size=' .. T.int(size) .. ' expected=' .. expected end
+end
+
+-- Makes what was gathered the current one.
+function T.install_snapshot(S, G, gathered, through, digest, size, chunks)
+  redis.call('HSET', gathered, 'through', through, 'digest', digest, 'size', size, 'chunks', chunks)
+  redis.call('RENAME', gathered, S.base .. G.name .. ':snapshot')
+  redis.call('PERSIST', S.base .. G.name .. ':snapshot')
+  redis.call('HSET', S.base .. G.name .. ':mission', 'snap', table.concat({ through, digest, size }, ' '))
+end

@@ -1,7 +1,7 @@
 -- repair: Gives a halted Group a log made anew, in its next incarnation, and lets it go on. Idempotent by the incarnation.
 -- keys: the partition's @meta
 -- args: replid group actor reason incarnation through digest total verified failed cancelled live
---   running starts estimate
+--   running starts estimate size chunks
 -- bound: one Event; its items are listed again by ticks, 64 a call
 -- flags: allow-oom
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN REVISION_CONFLICT INVALID_STATE_TRANSITION
@@ -28,6 +28,9 @@ local function check(S, G, a, mission)
     return T.refuse('REVISION_CONFLICT', 'group=' .. G.name .. ' incarnation=' .. G.incarnation .. ' last='
       .. T.int(T.last_seq(S, G)) .. ': look again')
   end
+  local gathered = G.key .. ':snap:' .. a[6] .. '.' .. a[7]
+  local wrong = T.missing_chunks(gathered, a[16], a[17])
+  if wrong then return T.refuse('REVISION_CONFLICT', 'group=' .. G.name .. ' ' .. wrong) end
   if not (mission and STANDS[mission[1]] and tonumber(mission[2]) and mission[3] and mission[4] and tonumber(mission[6])) then
     return T.refuse('LOG_FOREIGN', 'group=' .. G.name .. ' its Mission cannot be read: it cannot be repaired')
   end
@@ -65,9 +68,7 @@ T.calls.repair = function(keys, a)
   G.state, G.weight, G.account, G.class, G.form = STANDS[mission[1]], tonumber(mission[2]), mission[3], mission[4],
     mission[5] or 'whole'
   G.grown = G.form == 'open' or G.form == 'sealed'
-  -- The old log's Snapshot goes with it; where the new one begins is known, so that it can be trimmed.
-  redis.call('DEL', G.key .. ':snapshot')
-  redis.call('HDEL', G.key .. ':mission', 'snap')
+  -- The old log's Snapshot goes with it, the new log begins with one; where it begins is known, so that it can be trimmed.
   G.ids, G.mission = {}, { 'incarnation', G.incarnation, 'first', T.int(G.seq + 1) }
   G.count = { total = tonumber(a[8]), verified = tonumber(a[9]), failed = tonumber(a[10]), cancelled = tonumber(a[11]),
     live = tonumber(a[12]), keep = tonumber(mission[6]) }
@@ -78,5 +79,6 @@ T.calls.repair = function(keys, a)
   if mission[1] == 'cancelled' or mission[1] == 'failed' then G.due['c ' .. G.name .. ' 0'] = S.now end
   if mission[1] == 'approved' and not mission[7] then T.keep_items(S, G) end
   T.commit(S)
+  T.install_snapshot(S, G, G.key .. ':snap:' .. a[6] .. '.' .. a[7], a[6], a[7], a[16], a[17])
   return { T.finish(S), 'done' }
 end

@@ -9,31 +9,13 @@
 -- Chunks gather under a key of their own that expires; `number` 0 ends it: all of them must be there, in their size, and the
 -- sequence must not be ahead of the log. Of two that are made at once the later sequence stays. The reply: envelope, "stored",
 -- "installed" or "repeated" (this one, or one as new, is current), the sequence of the current one.
-local CHUNKS_MAX, GATHER_MS = 256, 600000
+local CHUNKS_MAX = 256
 
 local function fault(a)
   local through, size, chunks, number = tonumber(a[4]), tonumber(a[6]), tonumber(a[7]), tonumber(a[8])
   if not through or not size or not chunks or not number then return 'numbers' end
   if chunks < 1 or chunks > CHUNKS_MAX or number > chunks then return 'chunk=' .. a[8] .. ' of ' .. a[7] end
   if #a[9] > T.BYTES_MAX then return 'chunk=' .. #a[9] .. ' bytes' end
-end
-
--- What is missing of the chunks that were gathered, or nil.
-local function missing(key, a)
-  local size = 0
-  for number = 1, tonumber(a[7]) do
-    local bytes = redis.call('HSTRLEN', key, T.int(number))
-    if bytes == 0 then return 'chunk=' .. T.int(number) .. ' is not there' end
-    size = size + bytes
-  end
-  if size ~= tonumber(a[6]) then return 'size=' .. T.int(size) .. ' expected=' .. a[6] end
-end
-
-local function install(S, G, a, gathered)
-  redis.call('HSET', gathered, 'through', a[4], 'digest', a[5], 'size', a[6], 'chunks', a[7])
-  redis.call('RENAME', gathered, S.base .. G.name .. ':snapshot')
-  redis.call('PERSIST', S.base .. G.name .. ':snapshot')
-  redis.call('HSET', S.base .. G.name .. ':mission', 'snap', table.concat({ a[4], a[5], a[6] }, ' '))
 end
 
 T.calls.snapshot = function(keys, a)
@@ -49,16 +31,15 @@ T.calls.snapshot = function(keys, a)
   end
   local gathered = S.base .. G.name .. ':snap:' .. a[4] .. '.' .. a[5]
   if a[8] ~= '0' then
-    redis.call('HSET', gathered, a[8], a[9])
-    redis.call('PEXPIRE', gathered, GATHER_MS)
+    T.gather(gathered, a[8], a[9])
     return { T.envelope(S), 'stored', T.int(has.through) }
   end
-  wrong = missing(gathered, a)
+  wrong = T.missing_chunks(gathered, a[6], a[7])
   if wrong then return T.refuse('REVISION_CONFLICT', 'group=' .. a[2] .. ' ' .. wrong) end
   T.emit(S, G, 'group.snapshot.created', '', a[3], { a[4], a[5], a[6] })
   G.due['k ' .. G.name .. ' 0'] = false
   T.commit(S)
   if G.bad then return T.refuse(G.bad, 'group=' .. a[2]) end
-  install(S, G, a, gathered)
+  T.install_snapshot(S, G, gathered, a[4], a[5], a[6], a[7])
   return { T.finish(S), 'installed', a[4] }
 end
