@@ -4,6 +4,7 @@ Each line is a JSON object with one key that says what it is; `zcat FILE` shows 
 
     header     format, schema, Mission, Group, incarnation, first and last sequence
     mission    its record
+    snapshot   where its log was trimmed: what its Events before folded to; in parts
     event      an Event as its log had it
     body       inputs, contract, result or failure of the next item: msgpack bytes, in base64, under their digest
     item       a WorkItem's record, with the digests of its bodies
@@ -25,11 +26,14 @@ from typing import Any, cast
 from . import codec
 from .errors import Corrupt, TreadleError
 from .model import Event, GroupId, ItemId
+from .projection import SNAPSHOT_MAX
 
 FORMAT = "treadle-archive"
 SCHEMA = 1
 LINE_MAX = 4 << 20
 """Bytes of a line: a body of 1 MiB in base64, and room."""
+CHUNK_BYTES = 1 << 20
+"""Of a Snapshot, in a line."""
 BODIES = ("in", "ct", "rs", "fl")
 """Of an item: inputs, contract, result, failure. Checkpoints are of no use after its end, and left out."""
 
@@ -55,6 +59,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The body of the Group's Snapshot, from which a trimmed log goes on (`projection.Projection`)."""
+
+    group: GroupId
+    raw: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     digest: str
     raw: bytes = field(repr=False)
@@ -77,7 +89,7 @@ class End:
     """The SHA-256 of all lines before."""
 
 
-Part = Header | Record | Event | ArchivedItem | End
+Part = Header | Record | Snapshot | Event | ArchivedItem | End
 
 
 class Scribe:
@@ -99,6 +111,11 @@ class Scribe:
 
     def mission(self, fields: Mapping[bytes, bytes]) -> bytes:
         return self._line("mission", _texts(fields))
+
+    def snapshot(self, raw: bytes) -> Iterator[bytes]:
+        """A Snapshot's body, in as many lines as it takes."""
+        for start in range(0, len(raw), CHUNK_BYTES):
+            yield self._line("snapshot", {"of": len(raw), "bytes": _base64(raw[start : start + CHUNK_BYTES])})
 
     def event(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> bytes:
         """An entry of the log, as it is."""
@@ -149,6 +166,9 @@ class _Reader:
         self._has_record = False
         self._seq = self._events = self._items = 0
         self._bodies: dict[str, bytes] = {}
+        self._snapshot = bytearray()
+        self._wanted = 0
+        """Bytes of the Snapshot, of which some may still be missing."""
         self._ended = False
 
     def take(self, line: bytes) -> Part | None:
@@ -188,6 +208,10 @@ class _Reader:
             case "mission" if not self._has_record:
                 self._has_record = True
                 return Record({str(name): str(value) for name, value in said.items()})
+            case "snapshot" if self._has_record and self._events == self._items == 0:
+                return self._take_snapshot(said)
+            case _ if len(self._snapshot) < self._wanted:
+                raise self._corrupt(f"its Snapshot ends after {len(self._snapshot):,} of {self._wanted:,} bytes")
             case "event" if self._items == 0 and self._has_record:
                 return self._take_event(said)
             case "body":
@@ -209,6 +233,15 @@ class _Reader:
         self._header = header = Header(**said)
         self._seq = header.first - 1
         return header
+
+    def _take_snapshot(self, said: dict[str, Any]) -> Snapshot | None:
+        assert self._header is not None
+        chunk, self._wanted = base64.b64decode(said["bytes"], validate=True), int(said["of"])
+        if not (chunk and len(self._snapshot) + len(chunk) <= self._wanted <= SNAPSHOT_MAX):
+            raise self._corrupt(f"{len(self._snapshot) + len(chunk):,} of {self._wanted:,} bytes of a Snapshot")
+        self._snapshot += chunk
+        whole = len(self._snapshot) == self._wanted
+        return Snapshot(self._header.group, bytes(self._snapshot)) if whole else None
 
     def _take_event(self, said: dict[str, Any]) -> Event:
         header = self._header

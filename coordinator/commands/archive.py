@@ -11,7 +11,7 @@ import anyio
 import typer
 from treadle.shared import codec
 from treadle.shared.answers import MissionView
-from treadle.shared.archive import ArchivedItem, End, Header, Part, Record
+from treadle.shared.archive import ArchivedItem, End, Header, Part, Record, Snapshot
 from treadle.shared.errors import Corrupt, Misuse, Refused, TreadleError
 from treadle.shared.model import Event, GroupId, ItemState
 from treadle.shared.names import name_of, token
@@ -19,6 +19,7 @@ from treadle.shared.store import Store, archiving
 
 from .. import archiving as files
 from ..core.readable import cut, safe, times
+from ..core.replaying import Replay
 from ..core.wording import quoted
 from .opening import default_actor, with_store
 from .options import AsJsonLines, Prefix, Url
@@ -57,8 +58,8 @@ def archive(
     or a file is not sound; the others are.
 
     --json, a line each: {"mission", "file", "sha256", "events", "items", "bytes", "error"}; of --require {"required",
-    "changed"}; of --verify {"file", "mission", "state", "sha256", "events", "items"}; of --read {"header"}, {"mission"},
-    {"event"}, {"item"} and {"end"} in the order of the file
+    "changed"}; of --verify {"file", "mission", "state", "sha256", "events", "items", "replayed"}; of --read {"header"},
+    {"mission"}, {"snapshot"}, {"event"}, {"item"} and {"end"} in the order of the file
     """
     if read is not None or verify is not None:
         if mission or to or follow or require is not None or (read and verify):
@@ -148,31 +149,38 @@ def _say_failed(view: MissionView, error: TreadleError, *, as_json: bool) -> Non
 
 
 def _verify(path: Path, *, as_json: bool) -> None:
-    header, state, end = None, "", None
-    for part in files.parts(path):
-        match part:
-            case Header():
-                header = part
-            case Record():
-                state = part.fields.get("state", "")
-            case End():
-                end = part
-            case _:
-                pass
-    assert header is not None
-    assert end is not None
+    header, end = files.ends_of(path)
+    replay = _replayed(path)
+    told = replay.projection
     if as_json:
-        said = {"file": str(path), "mission": header.mission, "state": state, "sha256": end.digest}
-        document(said | {"events": end.events, "items": end.items})
+        said = {"file": str(path), "mission": header.mission, "state": replay.mission, "sha256": end.digest}
+        document(said | {"events": end.events, "items": end.items, "replayed": told is not None})
         return
     what = f"{times(end.events, 'Event')}, {times(end.items, 'item')}, SHA-256 {end.digest}"
-    say(f"{safe(str(path))}: sound; mission {quoted(header.mission)}, {state}, {what}")
+    say(f"{safe(str(path))}: sound; mission {quoted(header.mission)}, {replay.mission}, {what}")
+    if told is not None:
+        counts = ", ".join(f"{number:,} {state}" for state, number in sorted(replay.states.items()))
+        say(f"its Events, replayed, give what its records say: {told.mission}; {counts or 'no items'}")
+    else:
+        say(f"its log begins at {header.first:,} and there is no Snapshot in it: its Events cannot be replayed")
+
+
+def _replayed(path: Path) -> Replay:
+    """Of a sound file: its Events, replayed and held against its records."""
+    replay = Replay()
+    for part in files.parts(path):
+        try:
+            replay.take(part)
+        except Corrupt as error:
+            raise Corrupt(f"{path}: every byte is as it was written, but {error}") from None
+    return replay
 
 
 def _show(path: Path, *, as_json: bool) -> None:
-    """Only what is sound is shown: it is read twice."""
+    """Only what is sound, and is what its Events tell, is shown: it is read before."""
     if as_json:
         files.ends_of(path)
+        _replayed(path)
         for part in files.parts(path):
             document(_document(part))
         return
@@ -211,6 +219,8 @@ def _document(part: Part) -> dict[str, Any]:
             return {"header": named}
         case Record():
             return {"mission": dict(part.fields)}
+        case Snapshot():
+            return {"snapshot": {"bytes": len(part.raw)}}
         case Event():
             item = None if part.item is None else name_of(part.item)
             said = {"seq": part.seq, "at_ms": part.at_ms, "kind": part.kind.value, "item": item, "by": part.by}

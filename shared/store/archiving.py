@@ -11,6 +11,7 @@ from ..errors import Corrupt, Refused, TreadleError
 from ..lifecycle import TERMINAL_MISSIONS
 from ..model import GroupId, ItemId
 from . import keys, log, views
+from .snapshots import newest
 from .store import Store
 
 PAGE = 500
@@ -32,6 +33,9 @@ async def lines(store: Store, group: GroupId, scribe: Scribe) -> AsyncGenerator[
     header, record = await store.run(_opened, base, group)
     yield scribe.header(header)
     yield scribe.mission(record)
+    if header.first > 1 and (snapshot := await newest(store, group)) is not None:
+        for line in scribe.snapshot(snapshot.pack()):
+            yield line
     after = header.first - 1
     while after < header.through:
         entries = await store.run(_log, base, group, after, min(PAGE, header.through - after))

@@ -1,17 +1,15 @@
-"""How a Group's log and its items' own keys may differ: the log told again, each step by the table of states. Pure."""
+"""How a Group's state, folded from its log, and its own keys may differ. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..errors import Corrupt
-from ..lifecycle import MISSION_MOVES, TERMINAL_ITEMS, TERMINAL_MISSIONS, is_ownerless, next_state
-from ..model import Event, EventKind, GroupId, ItemState, MissionState
-from ..projection import Projection
+from ..lifecycle import TERMINAL_MISSIONS
+from ..projection import FINISHED_MAX, Finished, Item, Projection
 
-_ABSENT = {"w": "1", "oe": "0", "ln": "0", "ckn": "0"}
-"""What a field that is not there stands for."""
+_TOLD = tuple(name for name in Item.__slots__ if name != "latest")
+"""What both know of an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,83 +23,61 @@ class Difference:
     found: str
 
 
-class Story:
-    """What the Events of one Group tell of its Mission and of each item."""
+def differences(told: Projection, stored: Projection) -> list[Difference]:
+    """What the log tells and the store's keys do not say, or the other way round; none where they agree.
 
-    FIELDS = ("st", "cap", "w", "oe", "ln", "ckn")
-    """What they tell of an item, by the names of its hash."""
+    Items whose time was over are gone from the store alone: verified and cancelled ones without a word, and all of a
+    Mission that has ended. A start-by may stand later than the log says: an outage of the store puts it off.
+    """
+    return [*_of_mission(told, stored), *_of_items(told, stored), *_of_finished(told, stored)]
 
-    def __init__(self, group: GroupId) -> None:
-        self.group = group
-        self.mission: MissionState | None = None
-        self._items: dict[str, dict[str, str]] = {}
-        self._forgets = False
-        """Whether items that were verified or cancelled may be unknown here: a Snapshot keeps some of them, in few words."""
 
-    @classmethod
-    def of(cls, snapshot: Projection) -> Story:
-        """What a Snapshot tells, for the Events behind it to go on from."""
-        story = cls(snapshot.group)
-        story.mission, story._forgets = MissionState(snapshot.mission), True
-        for name, item in snapshot.items.items():
-            values = (item.state, item.capability, item.width, item.ownership_epoch, item.number, item.checkpoint)
-            story._items[name] = dict(zip(cls.FIELDS, map(str, values), strict=True))
-        for name, done in snapshot.finished.items():
-            story._items[name] = {"st": done.state, "oe": str(done.ownership_epoch), "ln": str(done.number)}
-        return story
+def _of_mission(told: Projection, stored: Projection) -> Iterator[Difference]:
+    pairs: dict[str, tuple[object, object]] = {
+        "sequence": (told.through, stored.through),
+        "incarnation": (told.incarnation, stored.incarnation),
+        "state": (told.mission, stored.mission),
+        "terms": (told.terms, stored.terms),
+        "unverified": (told.total - told.verified, stored.total - stored.verified),
+        "failed": (told.failed, stored.failed),
+        "cancelled": (told.cancelled, stored.cancelled),
+    }
+    for what, (expected, found) in pairs.items():
+        if expected != found:
+            yield Difference("mission", what, str(expected), str(found))
 
-    def fold(self, event: Event) -> None:
-        """Follow one Event; Corrupt where the table of states has no such step."""
-        if event.item is None:
-            self._follow_mission(event)
-            return
-        item = self._items.get(event.item)
-        if event.kind is EventKind.AUTHORIZED and item and item["st"] in TERMINAL_ITEMS:
-            item = None  # its time was over, and its id is used anew
-        try:
-            known = ItemState(item["st"]) if item else None
-            state = next_state(known, event.kind, ownerless=is_ownerless(event))
-        except ValueError as problem:
-            raise Corrupt(f"group {self.group}: Event {event.seq} of item {event.item}: {problem}") from None
+
+def _of_items(told: Projection, stored: Projection) -> Iterator[Difference]:
+    has_ended = told.mission in TERMINAL_MISSIONS
+    for name, item in told.items.items():
+        there = stored.items.get(name)
+        if there is None:
+            if name in stored.finished or not has_ended:
+                yield Difference(name, "state", item.state, _state(stored, name))
+            continue
+        for what in _TOLD:
+            expected, found = getattr(item, what), getattr(there, what)
+            if expected != found and not (what == "start_by_ms" and found > expected):
+                yield Difference(name, what, str(expected), str(found))
+    for name, there in stored.items.items():
+        if name not in told.items:
+            yield Difference(name, "state", _state(told, name), there.state)
+
+
+def _of_finished(told: Projection, stored: Projection) -> Iterator[Difference]:
+    forgets = len(told.finished) >= FINISHED_MAX
+    for name, there in stored.finished.items():
+        item = told.finished.get(name)
         if item is None:
-            item = self._items[event.item] = dict(_ABSENT)
-        item["st"] = state
-        match event.kind:
-            case EventKind.AUTHORIZED:
-                item["cap"], item["w"] = event.get("capability"), event.get("width")
-            case EventKind.ACCEPTED:
-                item["oe"] = event.get("epoch")
-            case EventKind.STARTED:
-                item["ln"] = event.get("number")
-            case EventKind.PROGRESS_SAVED | EventKind.CHECKPOINTED | EventKind.BLOCKED:
-                item["ckn"] = event.get("number")
-            case _:
-                pass
+            if name in told.items or not forgets:
+                yield Difference(name, "state", _state(told, name), there.state)
+            continue
+        for what in Finished.__slots__:
+            expected, found = getattr(item, what), getattr(there, what)
+            if expected != found:
+                yield Difference(name, what, str(expected), str(found))
 
-    def _follow_mission(self, event: Event) -> None:
-        row = MISSION_MOVES.get(event.kind)
-        if row is None:  # it says something of the Group
-            return
-        if self.mission not in row[0]:
-            raise Corrupt(f"group {self.group}: Event {event.seq} ({event.kind}) of a Mission that is {self.mission}")
-        self.mission = row[1]
 
-    def differences(self, item: str, fields: Mapping[str, str]) -> Iterator[Difference]:
-        """What an item's hash says otherwise."""
-        told = self._items.get(item)
-        if told is None and self._forgets and fields["st"] in (ItemState.VERIFIED, ItemState.CANCELLED):
-            return
-        if told is None:
-            yield Difference(item, "st", "nothing", fields["st"])
-            return
-        for name in self.FIELDS:
-            found = fields[name] or _ABSENT.get(name, "")
-            if found != told.get(name, found):
-                yield Difference(item, name, told[name], found)
-
-    def missing(self, there: set[str]) -> list[Difference]:
-        """Items that have not ended and are not there; of an ended Mission they went when their time was over."""
-        if self.mission in TERMINAL_MISSIONS:
-            return []
-        gone = ((name, told["st"]) for name, told in self._items.items() if name not in there)
-        return [Difference(name, "st", state, "nothing") for name, state in gone if state not in TERMINAL_ITEMS]
+def _state(projection: Projection, name: str) -> str:
+    found = projection.items.get(name) or projection.finished.get(name)
+    return found.state if found else "nothing"

@@ -2,7 +2,7 @@
 
     verify(store, group) -> Verified      every difference with where it is, what was expected and what is there
 
-The log is told again from its beginning, or from the newest Snapshot where it was trimmed, and compared with the items' own
+The log is folded from its beginning, or from the newest Snapshot where it was trimmed, and compared with the items' own
 keys; these with the indexes, the due entries and the lists of what Agents hold. A Group that moves meanwhile is read again.
 """
 
@@ -15,10 +15,12 @@ from typing import Any
 from ..errors import Refused, TreadleError, Unavailable
 from ..model import STARTS_EPOCH_MS, GroupId, ItemId, ItemState, MissionState, Usage
 from ..names import name_of
+from ..projection import Projection
 from . import keys, listed, log, views
-from .differences import Difference, Story
+from .differences import Difference, differences
 from .replies import parse_usage
 from .snapshots import newest
+from .standing import state_of
 from .store import Store
 
 PAGE = 2_000
@@ -30,7 +32,7 @@ ATTEMPTS = 5
 SHOWN_MAX = 1_000
 """Differences gathered of one Group; beyond that it is said that there are more."""
 Progress = Callable[[int, int], None]
-"""Told how many Events of how many were told again."""
+"""Told how many Events of how many were folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Verified:
 
     group: GroupId
     events: int
-    """Told again."""
+    """Folded, or covered by the Snapshot."""
     items: int
     halted: str
     differences: tuple[Difference, ...]
@@ -109,11 +111,12 @@ async def _compare(store: Store, base: str, group: GroupId, progress: Progress |
     return Verified(group, events, items, views.halted(record), tuple(found[:SHOWN_MAX]), len(found) > SHOWN_MAX)
 
 
-async def _compare_state(store: Store, base: str, group: GroupId, told: Story | None) -> list[Difference]:
+async def _compare_state(store: Store, base: str, group: GroupId, told: Projection | None) -> list[Difference]:
     try:
         state, stored = await store.run(_mission, base, group)
         counts = await counts_of(store, base, group)
         ids = await store.run(views.item_ids, base, group)
+        whole = await store.run(state_of, base, group)
     except Unavailable:
         raise
     except (ValueError, TreadleError) as problem:
@@ -126,15 +129,9 @@ async def _compare_state(store: Store, base: str, group: GroupId, told: Story | 
     usage = await store.run(_usage, base, group)
     if (usage.running, usage.starts_ms, usage.estimate_ms) != expected:
         found.append(Difference("@usage", "what runs", str(expected[0]), str(usage.running)))
-    if told is None:
-        return found
-    if told.mission != state and state != "loading":
-        found.append(Difference("mission", "state", str(told.mission), state))
-    there: set[str] = set()
-    async for item, fields in states_of(store, base, group, ids, Story.FIELDS):
-        there.add(item)
-        found += told.differences(item, fields)
-    return found + told.missing(there)
+    if told is not None:
+        found += [one for one in differences(told, whole) if one not in found]
+    return found
 
 
 async def _mission(client: Any, base: str, group: GroupId) -> tuple[str, Counts]:
@@ -158,27 +155,27 @@ async def _told(
     through: int,
     found: list[Difference],
     progress: Progress | None,
-) -> Story | None:
-    """The log told again up to a sequence; None, with the difference noted, where it cannot be."""
-    told, last, is_whole = Story(group), 0, True
+) -> Projection | None:
+    """What the log folds to at a sequence; None, with the difference noted, where it cannot be trusted."""
+    told = Projection(group)
     try:
-        if (await store.run(log.bounds, base, group))[0] > 1 and (snapshot := await newest(store, group)):
-            told, last = Story.of(snapshot), snapshot.through
-        while last < through:
-            events = await store.run(log.read_after, base, group, last, PAGE)
-            is_whole = is_whole and events[0].seq == last + 1
-            for event in events[: through - last] if is_whole else ():
+        if (await store.run(log.bounds, base, group))[0] > 1:
+            told = await newest(store, group) or told
+        while told.through < through:
+            events = await store.run(log.read_after, base, group, told.through, PAGE)
+            if not events:  # it went meanwhile, and so did what it is compared with
+                return told
+            for event in events[: through - told.through]:
                 told.fold(event)
-            last = min(events[-1].seq, through)
             if progress is not None:
-                progress(last, through)
-        await store.run(log.read_after, base, group, last, 1)  # behind its end there is nothing
+                progress(told.through, through)
+        await store.run(log.read_after, base, group, through, 1)  # behind its end there is nothing
     except Unavailable:
         raise
     except TreadleError as error:
-        found.append(Difference("log", f"after sequence {last}", f"Events up to {through}", str(error)))
+        found.append(Difference("log", f"after sequence {told.through}", f"Events up to {through}", str(error)))
         return None
-    return told if is_whole else None
+    return told
 
 
 async def inspect(store: Store, group: GroupId, found: list[Difference] | None = None) -> Inspected | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import GROUP, ITEM, NOW_MS
 from treadle.shared import codec
-from treadle.shared.archive import LINE_MAX, ArchivedItem, Body, End, Header, Part, Record, Scribe, read
+from treadle.shared.archive import LINE_MAX, ArchivedItem, Body, End, Header, Part, Record, Scribe, Snapshot, read
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import Event, EventKind
 
@@ -21,11 +21,12 @@ def entry(seq: int, kind: EventKind, item: str, data: bytes) -> tuple[bytes, dic
     return b"%d-0" % seq, fields
 
 
-def an_archive(*, through: int = 3, last: int = 3) -> list[bytes]:
+def an_archive(*, through: int = 3, last: int = 3, snapshot: bytes = b"") -> list[bytes]:
     """A Mission of one item that failed, its Evidence with bytes that are no text."""
     scribe = Scribe()
     lines = [scribe.header(Header("日本/1", GROUP, 1, NOW_MS, 1, through))]
     lines.append(scribe.mission({b"state": b"failed", b"objective": "é\n{".encode(), b"odd": b"\xff"}))
+    lines += scribe.snapshot(snapshot)
     entries = [
         entry(1, EventKind.MISSION_CREATED, "", b"d acme 1 standard 1"),
         entry(2, EventKind.AUTHORIZED, ITEM, b"index 1 0"),
@@ -59,6 +60,19 @@ def test_what_was_written_is_read_back_to_the_byte() -> None:
     assert item == ArchivedItem(ITEM, {"st": "failed", "cap": "index"}, {"in": LONG, "fl": RESULT})
     assert isinstance(end, End)
     assert (end.events, end.items, len(end.digest)) == (3, 1, 64)
+
+
+def test_a_snapshot_longer_than_a_line_is_read_back_whole_and_refused_where_a_part_of_it_is_not_there() -> None:
+    raw = bytes(range(256)) * 8192 + b"end"
+    lines = an_archive(snapshot=raw)
+    (snapshot,) = (part for part in parts(lines) if isinstance(part, Snapshot))
+    assert snapshot == Snapshot(GROUP, raw)
+    with pytest.raises(Corrupt, match=r"line 5: its Snapshot ends after 2,097,152 of 2,097,155 bytes"):
+        parts([*lines[:4], *lines[5:]])
+    with pytest.raises(Corrupt, match=r"line 6: 3,145,731 of 2,097,155 bytes of a Snapshot"):
+        parts([*lines[:5], lines[3]])
+    with pytest.raises(Corrupt, match=r"line 6: 'snapshot' may not stand here"):
+        parts([*an_archive()[:5], lines[2]])
 
 
 def test_the_same_mission_gives_the_same_bytes() -> None:

@@ -24,8 +24,9 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.projection import Projection
+from treadle.shared.store.differences import differences
 from treadle.shared.store.replies import parse_usage
-from treadle.shared.store.standing import differences, state_of
+from treadle.shared.store.standing import state_of
 from treadle.shared.versions import shelf
 from treadle.worker.core.fairness import estimate_ms, next_typical
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from builders import GROUP, a_new_item
 from store.world import World, a_submit
-from treadle.shared.archive import ArchivedItem, Header, Part, Scribe, read
+from treadle.coordinator.core.replaying import Replay
+from treadle.shared.archive import ArchivedItem, Header, Part, Record, Scribe, Snapshot, read
 from treadle.shared.errors import Corrupt, Refused
 from treadle.shared.model import Event, EventKind, GroupId, MissionState
-from treadle.shared.store import archiving, commands
+from treadle.shared.store import archiving, commands, repairing, snapshots
 
 SHA = "a1" * 32
 
@@ -67,6 +71,72 @@ async def test_an_archive_of_a_log_that_was_made_anew_says_its_incarnation(world
     assert isinstance(header, Header)
     assert header.incarnation == 2
     assert {part.incarnation for part in parts if isinstance(part, Event)} == {2}
+
+
+def replayed(parts: Sequence[Part]) -> Replay:
+    replay = Replay()
+    for part in parts:
+        replay.take(part)
+    return replay
+
+
+async def test_r11_s13_the_events_of_an_archive_fold_to_what_its_records_say(world: World) -> None:
+    await ended(world)
+    scribe, parts = await written(world)
+    told = replayed(parts).projection
+    assert told is not None
+    assert (told.mission, told.verified, told.through) == ("approved", 2, scribe.through)
+    assert told.canonical() == (await snapshots.fold(world.store, GroupId(GROUP))).canonical()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("st", "cancelled", "item a: its state is 'cancelled' by the record, 'verified' by the Events"),
+        ("oe", "77", "item a: its Ownership Epoch is '77'"),
+        ("ln", "9", "item a: its number of runs is '9'"),
+        ("dg", "0", "item a: its result's digest is '0'"),
+    ],
+)
+async def test_an_archive_whose_records_and_events_tell_two_stories_is_refused(
+    name: str, value: str, said: str, world: World
+) -> None:
+    await ended(world)
+    _, parts = await written(world)
+    where, item = next((at, one) for at, one in enumerate(parts) if isinstance(one, ArchivedItem) and one.item == "a")
+    other = replace(item, fields={**item.fields, name: value})
+    with pytest.raises(Corrupt, match=said):
+        replayed([*parts[:where], other, *parts[where + 1 :]])
+    with pytest.raises(Corrupt, match="how many items are verified is '1' by the record, '2' by the Events"):
+        replayed([*parts[:where], *parts[where + 1 :]])
+    failed = Record({"state": "failed"})
+    with pytest.raises(Corrupt, match="the Mission's state is 'failed' by the record, 'approved' by the Events"):
+        replayed([failed if isinstance(part, Record) else part for part in parts])
+
+
+@pytest.mark.parametrize("how", ["trimmed", "made anew"])
+async def test_the_archive_of_a_log_without_its_beginning_is_replayed_from_the_snapshot_in_it(
+    how: str, world: World
+) -> None:
+    world.audited = False
+    group = await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand(ttl_ms=60_000)
+    grants = await hand.take(most=2)
+    await hand.do(a_submit(grants[0]))
+    if how == "trimmed":
+        await snapshots.create(world.store, group, keep=1)
+    else:
+        await repairing.halt(world.store, group)
+        await repairing.repair(world.store, group, actor="ana", reason="disk")
+        await tick_all(world)
+    await hand.do(a_submit(grants[1]))
+    scribe, parts = await written(world)
+    assert sum(isinstance(part, Snapshot) for part in parts) == 1
+    replay = replayed(parts)
+    assert replay.projection is not None
+    assert (replay.projection.mission, replay.projection.through) == ("approved", scribe.through)
+    assert replay.states == {"verified": 2}
+    assert replayed([part for part in parts if not isinstance(part, Snapshot)]).projection is None
 
 
 async def test_r11_its_archive_is_recorded_once_with_the_digest_of_its_bytes(world: World) -> None:

@@ -11,7 +11,8 @@ from treadle.shared.errors import Corrupt, CursorTooOld, TreadleError
 from treadle.shared.model import GroupId
 from treadle.shared.projection import Projection
 from treadle.shared.store import Authority, commands, keys, repairing, snapshots, verifying
-from treadle.shared.store.standing import differences, state_of
+from treadle.shared.store.differences import differences
+from treadle.shared.store.standing import state_of
 
 
 async def lived(world: World, group: str = GROUP, items: int = 6) -> GroupId:
@@ -191,7 +192,7 @@ async def test_a_trimmed_group_is_verified_from_its_snapshot_on(world: World) ->
     assert (await verifying.verify(world.store, group)).differences == ()
     await world.raw.hset(world.key(f"{group}:i:i004"), "oe", "77")
     said = (await verifying.verify(world.store, group)).differences
-    assert ("i004", "oe", "77") in [(one.where, one.what, one.found) for one in said]
+    assert ("i004", "ownership_epoch", "77") in [(one.where, one.what, one.found) for one in said]
 
 
 async def test_s13_a_repaired_group_is_told_from_the_snapshot_that_its_log_begins_with(world: World) -> None:

@@ -240,7 +240,7 @@ async def test_what_another_list_says_of_a_group_is_said_by_verify(world: World)
     found = {(one.where, one.what, one.expected, one.found) for one in await differences(world)}
     assert ("@due", f"l {GROUP} a", "an entry", "none") in found
     assert ("@take:index", f"{GROUP} 0:stray", "no entry", "an entry") in found
-    assert ("b", "w", "1", "2") in found
+    assert ("b", "width", "1", "2") in found
     assert len(found) >= 3
 
 

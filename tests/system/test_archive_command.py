@@ -54,7 +54,9 @@ async def test_an_ended_mission_is_written_once_verified_and_shown(
     assert (again["sha256"], files_in(to)) == (said["sha256"], [path]), "its file is there and is sound"
     sound = run("archive", "--verify", str(path), "--json").document()
     assert (sound["mission"], sound["state"], sound["sha256"]) == (ended, "approved", said["sha256"])
+    assert sound["replayed"] is True
     shown = run("archive", "--read", str(path)).stdout
+    assert "its Events, replayed, give what its records say: approved; 2 verified" in shown
     assert "sound" in shown
     assert "a     verified" in shown
     kinds = [next(iter(json.loads(line))) for line in run("archive", "--read", str(path), "--json").stdout.splitlines()]
