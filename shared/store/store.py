@@ -137,7 +137,7 @@ class Store:
     async def adopt(self) -> Lineage:
         """Binds every partition to the server of the present connection, where it was bound to another (design.md 3.11).
 
-        Misuse where that server's store was made with another number of partitions meanwhile (it had been emptied).
+        StoreLost where that server has not the store that was known: it had been emptied, or is another one.
         """
         async with self._lock:
             return await self._adopt()

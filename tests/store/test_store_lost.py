@@ -46,9 +46,10 @@ async def test_s24_who_knew_a_store_does_not_make_it_again(world: World) -> None
     assert await world.raw.keys("*") == []
 
 
-async def test_s24_a_store_that_somebody_else_made_in_its_place_is_another_one(world: World) -> None:
+@pytest.mark.parametrize("partitions", [1, 16])
+async def test_s24_a_store_that_somebody_else_made_in_its_place_is_another_one(world: World, partitions: int) -> None:
     await emptied(world)
-    other = await Store.connect(world.endpoint, prefix=PREFIX, partitions=1)
+    other = await Store.connect(world.endpoint, prefix=PREFIX, partitions=partitions)
     assert other.id != world.store.id
     before = await world.dump()
     with pytest.raises(StoreLost, match=f"it is another one now \\(id {other.id}, was {world.store.id}\\)"):

