@@ -174,6 +174,10 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target}: what {who} held is still on its way to others; let it in a second later"
         case "INVALID_STATE_TRANSITION" if wish == "be added to" and state == "active":
             text = f"{target} does not grow: it was not submitted with open=True, or it is sealed; submit another one"
+        case "INVALID_STATE_TRANSITION" if refused.details.get("dependencies", "0") != "0":
+            text = f"{target} waits for others (`treadle why` names them) and can {wish} once they are verified"
+        case "INVALID_STATE_TRANSITION" if refused.details.get("asked") == "0":
+            text = f"{target} was declined by every Worker it was offered to: say whom to ask now (`treadle offer`)"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and state == "cancelled":
             text = f"{target} is cancelled, which is final; submit it anew"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
@@ -185,8 +189,6 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = (
                 f"{target} is {state} at Worker {owner}; cancel it, or offer it once its lease or start-by time is over"
             )
-        case "INVALID_STATE_TRANSITION" if wish == "be offered" and refused.details.get("dependencies", "0") != "0":
-            text = f"{target} waits for others (`treadle why` names them) and can be offered once they are verified"
         case "INVALID_STATE_TRANSITION" if ended:
             text = f"{target} cannot {wish} any more: its Mission {_is(refused.details['mission'])}"
         case "INVALID_STATE_TRANSITION" if state:

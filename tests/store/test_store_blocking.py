@@ -300,3 +300,16 @@ async def test_an_item_given_back_for_its_checkpoints_is_parked_and_begins_anew_
     assert (again.checkpoint_number, again.checkpoint_digest) == (1, ""), "the numbers go on"
     assert await world.authority.read(0, [(grant.group, ITEM, "ck1")]) == [None]
     assert (await hand.do(a_save(again, 2, b"anew"))).code == "OK"
+
+
+async def test_the_answer_to_one_question_is_none_to_the_next(world: World) -> None:
+    """Offered anew without an answer, the handler asks again, instead of taking the old one for it."""
+    hand, grant = await a_blocked_item(world)
+    await unblock(world)
+    grant = await hand.restarted(grant)
+    assert (await world.item())["rvx"], "it stays however often the item is run"
+    assert (await hand.do(a_block(grant, 2, b"two"))).code == "OK"
+    await hand.close()
+    await commands.offer(world.store, GroupId(GROUP), ITEM, "- 0", actor="ana", action="2")
+    assert not {"rv", "rvx"} & (await world.item()).keys()
+    assert await world.raw.exists(world.key(f"{GROUP}:rv:a")) == 0

@@ -727,3 +727,19 @@ async def test_who_waits_for_an_item_is_rung_when_it_ends(world: World) -> None:
     assert view is not None
     assert (view.has_ended, view.result) == (True, b"done")
     assert await world.store.wait_item(group, ItemId("nowhere"), timeout_s=5) is None
+
+
+async def test_a_failed_item_whose_dependencies_are_not_verified_is_not_tried_again_before_they_are(
+    world: World,
+) -> None:
+    """Offered before them, it would run without their results, and cancelled, keep its Mission from ever ending."""
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"), a_new_item("c", after=("a",)))
+    hand = await world.hand()
+    await commands.fail_item(world.store, GroupId(GROUP), ItemId("c"), actor="ana", digest="d", evidence=b"e")
+    with pytest.raises(Refused) as refused:
+        await retried(world, "c")
+    assert (refused.value.code, refused.value.details["dependencies"]) == ("INVALID_STATE_TRANSITION", "1")
+    (grant,) = await hand.take()
+    assert (await hand.do(a_submit(grant))).code == "OK"
+    await retried(world, "c")
+    assert {grant.item for grant in await hand.take(most=8)} == {"b", "c"}

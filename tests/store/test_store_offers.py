@@ -8,7 +8,7 @@ from store.refused_operations import a_decline, an_accept
 from store.world import SHORT_MS, Hand, World, a_fail, a_release, a_start, a_submit, a_take
 from treadle.shared.answers import Offer
 from treadle.shared.errors import Refused
-from treadle.shared.model import AgentId, DirectoryEntry, Event, EventKind, ItemId
+from treadle.shared.model import AgentId, DirectoryEntry, Event, EventKind, GroupId, ItemId
 from treadle.shared.store import commands
 from treadle.shared.store.authority import directed_to
 
@@ -301,3 +301,17 @@ async def test_an_offer_to_everybody_costs_no_field_of_its_own(world: World) -> 
     hand = await world.hand()
     await hand.turn(a_take(), slots=1)
     assert not {"to", "ox", "om", "basis"} & (await world.item()).keys()
+
+
+async def test_what_all_who_were_asked_declined_is_tried_again_only_once_somebody_is_asked(world: World) -> None:
+    one = await world.hand(ONE)
+    await world.mission(GROUP, a_new_item("a", offer="named:worker-1 0"), a_new_item("b"))
+    await one.do(a_decline())
+    group, item = GroupId(GROUP), ItemId("a")
+    await commands.fail_item(world.store, group, item, actor="ana", digest="d", evidence=b"e")
+    with pytest.raises(Refused) as refused:
+        await commands.retry(world.store, group, item, actor="ana", action="1")
+    assert (refused.value.code, refused.value.details["asked"]) == ("INVALID_STATE_TRANSITION", "0")
+    await commands.offer(world.store, group, item, "named:worker-1 0", actor="ana", action="2")
+    assert await its_own(one) == ["a"]
+    assert (await last(world, EventKind.OFFERED)).get("to") == "named:worker-1", "every Event can be read"

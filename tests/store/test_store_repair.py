@@ -10,15 +10,15 @@ import pytest
 from builders import GROUP, a_new_item
 from store.harms import DAMAGE, FOREIGN, REBORN
 from store.refused_commands import COMMANDS, growing
-from store.world import SHORT_MS, Hand, World, a_block, a_submit
+from store.world import SHORT_MS, Hand, World, a_block, a_submit, a_take
 from treadle.shared.errors import Refused
 from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId
-from treadle.shared.store import repairing, snapshots, standing, verifying
+from treadle.shared.store import commands, repairing, snapshots, standing, verifying
 from treadle.shared.store.differences import Difference
 from treadle.shared.store.replies import parse_usage
 from treadle.worker.core.inbox import Inbox
 
-GOOD = GroupId("good")
+GOOD, GROUP_ID = GroupId("good"), GroupId(GROUP)
 LOST = {"a Mission of another type", "a Mission that is gone"}
 ITEMS = {name for name in DAMAGE if name.startswith("an item") or "list of dependents" in name}
 WHOLE = {"a malformed payload"}
@@ -307,3 +307,52 @@ async def test_blocked_items_and_offers_to_some_are_verified_and_repaired_as_the
     assert f"b {GROUP} a" in due
     assert (await hand.do(a_submit(two))).done
     assert await world.state() == "blocked"
+
+
+async def test_a_repaired_group_counts_once_in_its_account_and_its_class(world: World) -> None:
+    """Else what is known of them stays for ever: their last Group never goes."""
+    await begun(world)
+    before = await world.raw.hgetall(world.key("@tally"))
+    await DAMAGE["a hole in the log"].harm(world)
+    await repaired(world)
+    assert await world.raw.hgetall(world.key("@tally")) == before
+
+
+async def test_an_item_that_was_dropped_is_in_no_list_of_what_is_blocked_or_parked(world: World) -> None:
+    hand, grant = await begun(world)
+    assert (await hand.do(a_block(grant))).code == "OK"
+    await world.raw.zadd(world.key("@parked"), {f"{GROUP} a": 1})
+    await world.raw.hset(world.key(f"{GROUP}:i:a"), "st", "of another world")
+    await repaired(world, drop_damaged=True)
+    await settle(world)
+    for name in ("@blocked", "@parked"):
+        assert await world.raw.zrange(world.key(name), 0, -1) == []
+
+
+async def test_r6_who_was_kept_out_is_kept_out_of_a_group_whose_record_was_damaged(world: World) -> None:
+    hand, _ = await begun(world)
+    await commands.end_membership(world.store, GROUP_ID, AgentId("worker-1"), actor="ana", reason="leak")
+    await world.raw.hset(world.key("@groups"), GROUP, "of another world")
+    await repaired(world)
+    await settle(world)
+    assert (await hand.do(a_take())).code == "MEMBERSHIP_STALE"
+
+
+async def test_a_list_of_who_is_kept_out_that_cannot_be_read_halts_its_group_alone(world: World) -> None:
+    hand, _ = await begun(world)
+    await commands.end_membership(world.store, GROUP_ID, AgentId("worker-2"), actor="ana", reason="leak")
+    await world.raw.delete(world.key(f"{GROUP}:ended"))
+    await world.raw.set(world.key(f"{GROUP}:ended"), "of another world")
+    bad, good = (await hand.turn(a_take(), a_take(GOOD), slots=8)).outcomes
+    assert (bad.code, good.code) == (FOREIGN, "OK")
+
+
+async def test_a_blocked_item_without_the_end_of_its_lease_halts_its_group(world: World) -> None:
+    hand, grant = await begun(world)
+    assert (await hand.do(a_block(grant))).code == "OK"
+    await world.raw.hdel(world.key(f"{GROUP}:i:a"), "bex")
+    with pytest.raises(Refused) as refused:
+        await commands.unblock(
+            world.store, GROUP_ID, ItemId("a"), actor="ana", action="1", digest="d", resolution=b"yes"
+        )
+    assert refused.value.code == FOREIGN

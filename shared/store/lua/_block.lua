@@ -13,6 +13,8 @@ function T.block(S, G, it, expiry, reason, needs)
   T.put(it, 'bex', T.int(expiry))
   T.put(it, 'br', S.stamp .. ' ' .. reason)
   if needs ~= '' then T.put_body(S, G, it, 'nd', needs) end
+  -- The answer to an earlier question is none to this one.
+  T.drop_body(S, G, it, 'rv')
 end
 
 -- Ends the ownership of a blocked item in the plan: it stays blocked, and belongs to nobody.

@@ -7,7 +7,10 @@ T.BARS_MAX = 1024
 
 -- When an Agent's Membership in a Group was ended, for one that must not come back; nil for all others.
 function T.kept_out(S, G, agent)
-  return G.bars and redis.call('HGET', G.key .. ':ended', agent) or nil
+  if not G.bars then return end
+  local ended, wrong = T.try('HGET', G.key .. ':ended', agent)
+  if wrong then G.bad = 'LOG_FOREIGN' end
+  return ended or nil
 end
 
 -- Whether what concerns an Agent that is no member makes it one: it has a session, and is not kept out.

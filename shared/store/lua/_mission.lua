@@ -49,7 +49,6 @@ function T.save_mission(S, G)
   for id, dependents in pairs(G.outs) do T.many('RPUSH', S.base .. G.name .. ':out:' .. id, dependents) end
   if not G.count then return end
   local key = S.base .. G.name .. ':mission'
-  if G.fresh then T.tally(S, G, 1) end
   if G.ids then
     if G.grown then T.many('ZADD', S.base .. G.name .. ':jobs', G.ranks or {})
     else T.many('RPUSH', S.base .. G.name .. ':items', G.ids) end

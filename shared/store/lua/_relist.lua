@@ -14,8 +14,8 @@ end
 
 local function relist(S, G, it)
   timers(S, G, it)
-  if it.hold then G.parked[it.id] = true end
-  if it.st == 'blocked' then G.blocked[it.id] = true end
+  -- What is neither leaves those lists: an item that was dropped may have been one.
+  G.parked[it.id], G.blocked[it.id] = it.hold ~= nil, it.st == 'blocked'
   if it.st == 'offered' and (G.state == 'active' or G.state == 'loading') then
     T.index(G, it, true)
   elseif it.own and (it.st == 'queued' or it.st == 'active' or it.st == 'blocked') then

@@ -2,14 +2,15 @@
 
 local NUMBERS = { 'w', 'dep', 'out', 'rel', 'ex', 'oe', 'sby', 'lex', 'ln', 't0', 'est', 'ckn', 'nb', 'fc', 'lp', 'dl', 'sb',
   'imp', 'ox', 'bex' }
--- What an item of each state has besides.
+-- What an item of each state has besides; KEPT: one that is blocked and still somebody's.
 local NEEDS = { open = {}, offered = { 'key' }, queued = { 'own', 'oe', 'ses', 'sby' },
   active = { 'own', 'oe', 'ses', 'lid', 'lex', 't0', 'est' }, blocked = {}, submitted = {}, verified = {}, failed = {},
   cancelled = {} }
+local KEPT = { 'own', 'oe', 'ses', 'bex' }
 
 -- Whether an item has what every call reckons with.
 function T.is_sound(it)
-  local needs = it.cap and NEEDS[it.st]
+  local needs = it.cap and (it.st == 'blocked' and it.own and KEPT or NEEDS[it.st])
   if not needs then return false end
   for _, field in ipairs(needs) do
     if not it[field] then return false end

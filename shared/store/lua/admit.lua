@@ -12,7 +12,9 @@ T.calls.admit = function(keys, a)
   local S, refused, G = T.command(keys, a)
   if refused then return refused end
   local agent, list = a[3], G.key .. ':ended'
-  if not T.kept_out(S, G, agent) then return { T.envelope(S), 'repeated' } end
+  local ended = T.kept_out(S, G, agent)
+  if G.bad then return T.halted(S, G) end
+  if not ended then return { T.envelope(S), 'repeated' } end
   if G.state ~= 'active' then return T.not_in(G) end
   if redis.call('ZSCORE', S.base .. '@due', 'm ' .. G.name .. ' ' .. agent) then
     return T.refuse('INVALID_STATE_TRANSITION', 'group=' .. G.name .. ' agent=' .. agent .. ' state=expelling')

@@ -13,6 +13,7 @@ T.calls.end_membership = function(keys, a)
   if refused then return refused end
   local agent = a[3]
   if T.kept_out(S, G, agent) then return { T.envelope(S), 'repeated', '0', '0' } end
+  if G.bad then return T.halted(S, G) end
   if G.state ~= 'active' then return T.not_in(G) end
   local list = G.key .. ':ended'
   if G.bars and redis.call('HLEN', list) >= T.BARS_MAX then

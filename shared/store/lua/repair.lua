@@ -67,7 +67,7 @@ T.calls.repair = function(keys, a)
   G.incarnation = T.int(math.max(tonumber(a[5]), tonumber(mission[8]) or 0) + 1)
   G.state, G.weight, G.account, G.class, G.form = STANDS[mission[1]], tonumber(mission[2]), mission[3], mission[4],
     mission[5] or 'whole'
-  G.grown = G.form == 'open' or G.form == 'sealed'
+  G.grown, G.bars = G.form == 'open' or G.form == 'sealed', redis.call('EXISTS', G.key .. ':ended') == 1
   -- The old log's Snapshot goes with it, the new log begins with one; where it begins is known, so that it can be trimmed.
   G.ids, G.mission = {}, { 'incarnation', G.incarnation, 'first', T.int(G.seq + 1) }
   G.count = { total = tonumber(a[8]), verified = tonumber(a[9]), failed = tonumber(a[10]), cancelled = tonumber(a[11]),

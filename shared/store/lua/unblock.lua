@@ -8,8 +8,8 @@
 -- events: work.unblocked work.lease_lapsed work.offer.created
 --
 -- An item that still belongs to a Worker is queued for it under a new start-by deadline, and its owner is rung; else it is
--- offered to everybody. The resolution is kept until the item is verified or cancelled. The reply: envelope, "done" or
--- "repeated", the state it is in now.
+-- offered to everybody. The resolution is kept until the item is blocked again, verified or cancelled. The reply: envelope,
+-- "done" or "repeated", the state it is in now.
 
 -- Ends what is left of an ownership that nobody has ended yet: of a blocked lease that lapsed, of a session that is over.
 local function fence(S, G, it)
