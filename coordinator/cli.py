@@ -95,6 +95,9 @@ for command in (
     app.command()(command)
 
 
+_HALTED = "; its log is damaged and nothing of it moves: see `treadle verify MISSION`, `treadle repair MISSION`"
+
+
 def main() -> None:
     """Run the command; errors become one message and an exit status, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
@@ -105,7 +108,8 @@ def main() -> None:
     except (Misuse, Unavailable) as error:
         _stop(f"treadle: {error}", 2)
     except TreadleError as error:
-        _stop(f"treadle: {error}", 1)
+        halted = error.code in ("LOG_FOREIGN", "LOG_REBORN")
+        _stop(f"treadle: {error}{_HALTED if halted else ''}", 1)
     except SignalledError as error:
         _stop(f"treadle: {error}; nothing is left running", 128 + error.number)
     except opening.SignalledError as error:

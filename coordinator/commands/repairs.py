@@ -100,6 +100,8 @@ def _say_verified(name: str, found: verifying.Verified) -> None:
         say(f"  {safe(one.where)}  {safe(one.what)}: expected {cut(one.expected, 60)}, found {cut(one.found, 200)}")
     if len(found.differences) > SHOWN:
         say(f"  and {len(found.differences) - SHOWN:,} more; --json shows them")
+    if not found.halted and any(one.where == "log" for one in found.differences):
+        say(f"  `treadle repair {safe(name)}` makes its log anew")
 
 
 def repair(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from treadle.shared.errors import Corrupt, Refused
 from treadle.shared.model import GroupId, ItemState
 from treadle.shared.names import name_of, token
 from treadle.shared.projection import Item, Projection
@@ -19,6 +20,7 @@ from .output import Column, document, note, say, table
 from .results import MissionId
 
 SEQUENCE_MAX = 10**13
+_MEND = "`treadle verify {0}` says all of it, `treadle repair {0}` makes the log anew"
 At = Annotated[
     int | None,
     typer.Option("--at", help="As of this sequence; else the log's end.", parser=whole(1, SEQUENCE_MAX), metavar="SEQ"),
@@ -50,7 +52,13 @@ def snapshot(
 
     async def work(store: Store) -> snapshots.Installed:
         actor = token(default_actor(), field="actor")
-        return await snapshots.create(store, _group(mission), actor=actor, keep=log_keep)
+        try:
+            return await snapshots.create(store, _group(mission), actor=actor, keep=log_keep)
+        except Refused as error:
+            if error.code != "INVALID_STATE_TRANSITION":
+                raise
+            text = f"mission {quoted(mission)} has ended: its log grows no more and goes whole when its time is over"
+            raise Refused(text, code=error.code, details=error.details) from None
 
     made = with_store(url, prefix, work)
     if as_json:
@@ -105,7 +113,10 @@ def replay(mission: MissionId, at: At = None, url: Url = None, prefix: Prefix = 
 
 async def _fold(store: Store, mission: str, at: int | None) -> Projection:
     group = _group(mission)
-    found = await snapshots.fold(store, group, at=at)
+    try:
+        found = await snapshots.fold(store, group, at=at)
+    except Corrupt as error:
+        raise Corrupt(f"{error}; {_MEND.format(safe(mission))}") from None
     if at is not None and found.through < at:
         note(f"the log of {quoted(mission)} ends at {found.through:,}: this is its end")
     return found

@@ -17,6 +17,10 @@ from .store import Store
 PAGE = 500
 
 
+_NOT_FIELDS = {*BODIES, keys.checkpoint_name(0), keys.checkpoint_name(1)}
+"""Of an item's hash: written as bodies, or left out."""
+
+
 async def unarchived(store: Store, *, most: int) -> list[MissionView]:
     """Missions that have ended and have no archive yet, the oldest first."""
     found = await store.missions(most=most)
@@ -54,7 +58,7 @@ async def lines(store: Store, group: GroupId, scribe: Scribe) -> AsyncGenerator[
     for start in range(0, len(names), PAGE):
         for item, fields in await store.run(_items, base, group, names[start : start + PAGE]):
             bodies = {name: raw for name in BODIES if (raw := await _body(store, base, group, item, fields, name))}
-            kept = {name: value for name, value in fields.items() if name.decode() not in BODIES}
+            kept = {name: value for name, value in fields.items() if name.decode() not in _NOT_FIELDS}
             for line in scribe.item(item, kept, bodies):
                 yield line
     yield scribe.end()

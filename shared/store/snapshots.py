@@ -69,6 +69,7 @@ async def fold(store: Store, group: GroupId, *, at: int | None = None, from_star
     """
     base = store.base(store.partition_of(group))
     first, snapshot = await store.run(log.bounds, base, group)
+    written = await store.run(_written, base, group)
     found = None if from_start else await newest(store, group)
     if found is None or (at is not None and found.through > at):
         if first > 1:
@@ -79,9 +80,16 @@ async def fold(store: Store, group: GroupId, *, at: int | None = None, from_star
         found.fold_entries(entries if at is None else entries[: at - found.through])
         if len(entries) < PAGE:
             break
+    if found.through < (written if at is None else min(written, at)):
+        raise Corrupt(f"log of group {group}: it ends at {found.through}, but {written} were written; halt this Group")
     if not found.through:
         raise Refused(f"group {group} is not in the store, or its time is over", code="GROUP_NOT_FOUND")
     return found
+
+
+async def _written(client: Any, base: str, group: GroupId) -> int:
+    raw = await client.hget(keys.seqs(base), group)
+    return int(raw) if raw and raw.isdigit() else 0
 
 
 async def create(store: Store, group: GroupId, *, actor: str = "timer", keep: int = LOG_KEEP) -> Installed:

@@ -52,6 +52,16 @@ async def test_the_state_at_any_sequence_is_what_was_so_then(world: World) -> No
         assert (await snapshots.fold(world.store, group, at=event.seq)).canonical() == told.canonical()
 
 
+async def test_a_log_that_lost_its_end_tells_no_state(world: World) -> None:
+    world.audited = False
+    group = await lived(world)
+    log = await world.log(group)
+    await world.raw.xdel(keys.log(world.store.base(0), group), f"{log[-1].seq}-0")
+    with pytest.raises(Corrupt, match=f"ends at {log[-1].seq - 1}, but {log[-1].seq} were written"):
+        await snapshots.fold(world.store, group)
+    assert (await snapshots.fold(world.store, group, at=3)).through == 3
+
+
 async def test_a_snapshot_of_many_chunks_is_whole_or_not_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     group = await lived(world)
     monkeypatch.setattr(snapshots, "CHUNK_BYTES", 40)
