@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Corrupt, Refused, TreadleError
+from ..errors import Corrupt, Refused, TreadleError, Unavailable
 from ..model import GroupId
 from ..names import shown
 from ..projection import Projection
@@ -23,6 +23,7 @@ PAGE = 1_000
 """Entries folded between two other things of the same process: about 10 ms."""
 LOG_KEEP = 10_000
 """Events below its Snapshot that a log keeps (TREADLE_LOG_KEEP)."""
+_HEAD = ("through", "digest", "size", "chunks")
 _ATTEMPTS = 3
 
 
@@ -38,27 +39,35 @@ class Installed:
 
 
 async def newest(store: Store, group: GroupId) -> Projection | None:
-    """The projection of the Group's Snapshot; None where it has none; Corrupt where it cannot be trusted."""
+    """The projection of the Group's Snapshot; None where it has none; Corrupt where it cannot be trusted.
+
+    Unavailable where it is replaced faster than it is read.
+    """
     return await store.run(_newest, store.base(store.partition_of(group)), group)
 
 
 async def _newest(client: Any, base: str, group: GroupId) -> Projection | None:
-    key, what = keys.snapshot(base, group), f"group {group}: its Snapshot"
-    before: object = None
+    key = keys.snapshot(base, group)
     for _ in range(_ATTEMPTS):
-        head = await client.hmget(key, "through", "digest", "size", "chunks")
-        if head == [None] * 4:
+        head = await client.hmget(key, *_HEAD)
+        if head == [None] * len(_HEAD):
             return None
-        if head == before or None in head:
-            raise Corrupt(f"{what} is not whole (through, digest, size, chunks: {head}); it cannot be taken up")
-        before = head
-        raw = b"".join([await client.hget(key, str(number)) or b"" for number in range(1, int(head[3]) + 1)])
-        if len(raw) == int(head[2]):
-            found = Projection.unpack(group, raw)
-            if found.through != int(head[0]):
-                raise Corrupt(f"{what} is of sequence {found.through}, its record says {int(head[0])}")
-            return found
-    raise Corrupt(f"{what} was replaced again and again while it was read; ask again")
+        chunks = [await client.hget(key, str(number)) for number in range(1, int(head[3] or 0) + 1)]
+        # A newer one may have come in between, of the same size even: only what stood still is judged.
+        if await client.hmget(key, *_HEAD) == head:
+            return _unpacked(group, head, b"".join(chunk or b"" for chunk in chunks))
+    raise Unavailable(f"group {group}: its Snapshot was replaced again and again while it was read; ask again")
+
+
+def _unpacked(group: GroupId, head: Sequence[bytes | None], raw: bytes) -> Projection:
+    what = f"group {group}: its Snapshot"
+    through, _, size, _ = head
+    if through is None or size is None or None in head or len(raw) != int(size):
+        raise Corrupt(f"{what} is not whole (through, digest, size, chunks: {head}); it cannot be taken up")
+    found = Projection.unpack(group, raw)
+    if found.through != int(through):
+        raise Corrupt(f"{what} is of sequence {found.through}, its record says {int(through)}")
+    return found
 
 
 async def fold(store: Store, group: GroupId, *, at: int | None = None, from_start: bool = False) -> Projection:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from sim import dump
 from sim.dump import GroupDump, PartitionDump
 from sim.history import History, Item, read
+from sim.replays import replays
+from sim.scenario import GOOD_ENDINGS
 from treadle.shared import codec
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import STARTS_EPOCH_MS, EventKind, GroupId, ItemState
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 S = ItemState
 K = EventKind
+NOTHING = codec.digest(codec.pack({}, field="state", limit=16))
+"""The state of a handler that saved nothing, which is what one saves that is blocked before its first safe point."""
 
 
 def look(world: World) -> list[str]:
@@ -30,6 +34,7 @@ def look(world: World) -> list[str]:
     faults: list[str] = []
     for part, histories in _read(world):
         faults += _store(part, histories)
+        faults += _replays(world, part)
     faults += _projections(world)
     return faults
 
@@ -41,6 +46,7 @@ def check(world: World) -> int:
         events += sum(len(group.events) for group in part.groups.values())
         for fault in (
             *_store(part, histories),
+            *_replays(world, part),
             *_ended(world, part, histories),
             *_journal(world, histories),
             *_sessions(world, part),
@@ -72,7 +78,7 @@ def _read(world: World) -> Iterator[tuple[PartitionDump, dict[str, History]]]:
 
     errands = _errands(world)
     for number in range(world.partitions):
-        part = dump.read_partition(world.network.redis, PREFIX, number, world.partitions)
+        part = dump.read_partition(world.network.redis, PREFIX, number, world.partitions, world.kept)
         histories = {}
         for name, group in part.groups.items():
             jobs = errands[name].jobs
@@ -115,9 +121,11 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
                 due[f"s {member}"] = _put_off(part, history, id_, f"s {member}", int(fields["sby"]))
             elif item.state is S.ACTIVE:
                 due[f"l {member}"] = _put_off(part, history, id_, f"l {member}", int(fields["lex"]))
+            elif item.state is S.BLOCKED and item.owner:
+                due[f"b {member}"] = _put_off(part, history, id_, f"b {member}", int(fields["bex"]))
             elif "nb" in fields and group.state == "active":
                 due[f"n {member}"] = int(fields["nb"])
-            if item.state in (S.QUEUED, S.ACTIVE):
+            if item.state in (S.QUEUED, S.ACTIVE) or (item.state is S.BLOCKED and item.owner):
                 held.setdefault(item.owner, set()).add(member)
     yield from _differ("@take", part.take, take)
     yield from _differ("@held", part.held, held)
@@ -130,7 +138,7 @@ def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     for cap, names in part.tombs.items():
         if both := names & part.directory.get(cap, set()):
             yield f"@tomb and @dir of {cap} both have {both}"
-    timers = {member: score for member, score in part.due.items() if member[0] in "lsn"}
+    timers = {member: score for member, score in part.due.items() if member[0] in "lsnb"}
     # What waits for its time in a Mission that was cancelled is withdrawn by a tick or by the pump, whichever comes first.
     timers = {
         member: at
@@ -171,7 +179,7 @@ def _group(group: GroupDump, history: History) -> Iterator[str]:
         "verified": states.count(S.VERIFIED),
         "failed": states.count(S.FAILED) - retrying,
         "cancelled": states.count(S.CANCELLED),
-        "live": sum(state in (S.OFFERED, S.QUEUED, S.ACTIVE) for state in states) + pumps + waiting,
+        "live": sum(state in (S.OFFERED, S.QUEUED, S.ACTIVE, S.BLOCKED) for state in states) + pumps + waiting,
     }
     for field, wanted in counts.items():
         if group.mission.get(field) != str(wanted):
@@ -202,6 +210,8 @@ def _item(
         wanted |= {"lid": item.lease.lease, "lex": str(history.expiry_ms(item.lease, 1 << 62))}
     if state is S.OFFERED:
         wanted |= {"own": None}
+    if state is S.BLOCKED:
+        wanted |= {"own": item.owner or None, "bex": str(item.blocked_until_ms) if item.owner else None}
     for field, value in wanted.items():
         if fields.get(field) != value:
             yield f"{name}/{id_}: {field} is {fields.get(field)}, by the log {value}"
@@ -261,6 +271,11 @@ def _memberships(part: PartitionDump) -> Iterator[str]:
             yield f"{agent}: Session Epoch {epoch} is {'forgotten in a while' if lives else 'kept for ever'} (S27)"
 
 
+def _replays(world: World, part: PartitionDump) -> Iterator[str]:
+    for name, group in part.groups.items():
+        yield from replays(world.network.redis, part.base, GroupId(name), group.events, seed=world.seed)
+
+
 # --- Workers against the logs: at any moment ---
 
 
@@ -277,7 +292,8 @@ def _projection(world: World, runtime: Runtime, quiet: bool) -> Iterator[str]:
         yield f"{who} halted {sorted(tenure.halted)}"
     replayed = Queues(tenure.session.agent, tenure.session.epoch)
     for group, cursor in sorted(tenure.inbox.cursors().items()):
-        events = dump.read_log(world.network.redis, shift._store.base(shift._store.partition_of(group)), group)
+        base = shift._store.base(shift._store.partition_of(group))
+        events = dump.read_log(world.network.redis, base, group, world.kept)
         if cursor > len(events):
             yield f"{who}: Cursor of {group} is {cursor}, its log ends at {len(events)} (S9)"
         try:
@@ -355,10 +371,10 @@ def _right_ends(errand: Errand, history: History, id_: str, commands: set[tuple[
     job = next(job for job in errand.jobs if job.item == id_)
     right = {S.CANCELLED}
     if all(history.items[other].state is S.VERIFIED for other in job.after):
-        right = {S.VERIFIED} if job.ending in ("ok", "flaky") else {S.FAILED}
+        right = {S.VERIFIED} if job.ending in GOOD_ENDINGS else {S.FAILED}
     if history.mission == "cancelled" or ("cancel_item", id_) in commands:
         # One that waits for another attempt has failed, and stays so.
-        right |= {S.CANCELLED} if job.ending == "ok" else {S.CANCELLED, S.FAILED}
+        right |= {S.CANCELLED} if job.ending in ("ok", "block") else {S.CANCELLED, S.FAILED}
     if ("fail", id_) in commands:
         right.add(S.FAILED)
     return sorted(right)
@@ -421,8 +437,8 @@ def _journal(world: World, histories: dict[str, History]) -> Iterator[str]:
                 yield f"{what}: begun twice under one lease (S6)"
             begun.add(key)
             # One whose lease was revoked just now may read what the next one saved: it will be refused.
-            if line.detail != (lease.saved or "-") and not 0 < lease.end_ms <= line.at_ms:
-                yield f"{what}: began with state {line.detail}, saved last was {lease.saved or '-'}"
+            if line.detail != (lease.saved or NOTHING) and not 0 < lease.end_ms <= line.at_ms:
+                yield f"{what}: began with state {line.detail}, saved last was {lease.saved or NOTHING}"
         if line.what == "result":
             results[key] = line.detail
         if line.what not in ("effect", "result"):

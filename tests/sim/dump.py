@@ -5,6 +5,7 @@ Only the names of keys are shared with the house (`keys`), and the form of a log
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +67,11 @@ class PartitionDump:
     groups: dict[str, GroupDump] = field(default_factory=dict)
 
 
-def read_partition(redis: Any, prefix: str, number: int, partitions: int) -> PartitionDump:
+Kept = Mapping[tuple[str, str], Sequence[Event]]
+"""(Base, Group) -> its log as it was before any of it was trimmed."""
+
+
+def read_partition(redis: Any, prefix: str, number: int, partitions: int, kept: Kept) -> PartitionDump:
     """Reads all of one partition."""
     base = keys.base(prefix, number, partitions)
 
@@ -107,26 +112,28 @@ def read_partition(redis: Any, prefix: str, number: int, partitions: int) -> Par
     )
     sequences = hash_of("@seqs")
     for name, record in hash_of("@groups").items():
-        part.groups[name] = _read_group(redis, base, GroupId(name), record, int(sequences.get(name, "0")))
+        part.groups[name] = _read_group(redis, base, GroupId(name), record, int(sequences.get(name, "0")), kept)
     return part
 
 
-def read_log(redis: Any, base: str, group: GroupId) -> list[Event]:
-    """A Group's whole log, entry by entry; holes are the checker's to find."""
-    return [
+def read_log(redis: Any, base: str, group: GroupId, kept: Kept) -> list[Event]:
+    """A Group's whole log, with what was trimmed of it, entry by entry; holes are the checker's to find."""
+    there = [
         codec.read_event(group, 1, entry_id, fields)
         for entry_id, fields in redis.xrange(keys.log(base, group), min="-", max="+")
     ]
+    first = there[0].seq if there else 1
+    return [*(event for event in kept.get((base, group), ()) if event.seq < first), *there]
 
 
-def _read_group(redis: Any, base: str, group: GroupId, record: str, seq: int) -> GroupDump:
+def _read_group(redis: Any, base: str, group: GroupId, record: str, seq: int, kept: Kept) -> GroupDump:
     names = [_text(raw) for raw in redis.lrange(keys.items(base, group), 0, -1)]
     items = {name: _fields(redis.hgetall(keys.item(base, group, name))) for name in names}
     found = GroupDump(
         group,
         record.split(),
         seq,
-        read_log(redis, base, group),
+        read_log(redis, base, group, kept),
         _fields(redis.hgetall(keys.mission(base, group))),
         items,
     )

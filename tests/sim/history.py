@@ -17,8 +17,8 @@ S = ItemState
 Renewals = Mapping[tuple[str, str, str], list[tuple[int, int]]]
 """(Group, item, lease) -> (when, until when) of each renewal that was granted."""
 
-_BY_THE_OWNER = frozenset({K.STARTED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.SUBMITTED, K.FAILED, K.RELEASED})
-_NEEDS_A_LIVE_LEASE = frozenset({K.PROGRESS_SAVED, K.CHECKPOINTED, K.SUBMITTED, K.FAILED})
+_BY_THE_OWNER = frozenset({K.STARTED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED, K.SUBMITTED, K.FAILED, K.RELEASED})
+_NEEDS_A_LIVE_LEASE = frozenset({K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED, K.SUBMITTED, K.FAILED})
 
 
 @dataclass
@@ -53,6 +53,7 @@ class Item:
     epoch: int = 0
     number: int = 0
     start_by_ms: int = 0
+    blocked_until_ms: int = 0
     offered_ms: int = 0
     checkpoint: int = 0
     saved: str = ""
@@ -150,7 +151,8 @@ def _item(history: History, event: Event) -> None:
         item.offered_ms = item.offered_ms or event.at_ms
     if state is not S.ACTIVE:
         item.lease = None
-    if state not in (S.QUEUED, S.ACTIVE, S.SUBMITTED):
+    loosened = event.kind in (K.RELEASED, K.LAPSED)
+    if state not in (S.QUEUED, S.ACTIVE, S.BLOCKED, S.SUBMITTED) or loosened:
         item.owner = ""
     item.state = state
     if state in TERMINAL_ITEMS and item.epoch == 0 and state is not S.CANCELLED and "@" in event.by:
@@ -171,7 +173,8 @@ def _by_whom(history: History, item: Item, event: Event) -> None:
     history.sessions[agent] = max(number, history.sessions.get(agent, 0))
     if event.kind not in _BY_THE_OWNER:
         return
-    if (agent, number) != (item.owner, item.session):
+    by_the_next = item.state is S.BLOCKED and agent == item.owner and number > item.session
+    if (agent, number) != (item.owner, item.session) and not by_the_next:
         history.wrong(event, f"by {event.by}, but {item.owner}@{item.session} owns it (S1, S4)")
     if int(event.get("epoch")) != item.epoch:
         history.wrong(event, f"at Ownership Epoch {event.get('epoch')}, current is {item.epoch} (S4)")
@@ -250,11 +253,33 @@ def _checkpointed(history: History, item: Item, event: Event) -> None:
     item.start_by_ms = int(event.get("start_by_ms"))
 
 
+def _blocked(history: History, item: Item, event: Event) -> None:
+    _saved(history, item, event)
+    _over(history, item, event)
+    item.blocked_until_ms = int(event.get("expires_ms"))
+
+
+def _unblocked(history: History, item: Item, event: Event) -> None:
+    """It goes on with its owner while the blocked lease holds, else it is anybody's."""
+    start_by_ms = int(event.get("start_by_ms"))
+    if bool(start_by_ms) is not bool(item.owner):
+        history.wrong(event, f"start-by {start_by_ms}, owner {item.owner or 'nobody'}")
+    if item.owner and event.at_ms >= item.blocked_until_ms:
+        history.wrong(event, f"its blocked lease was over at {item.blocked_until_ms}")
+    if int(event.get("epoch")) != item.epoch:
+        history.wrong(event, f"at Ownership Epoch {event.get('epoch')}, current is {item.epoch}")
+    item.start_by_ms = start_by_ms
+
+
 def _lapsed(history: History, item: Item, event: Event) -> None:
     agent, at_ms, what = event.get("agent"), int(event.get("at_ms")), event.get("what")
     history.concerns[agent] = event.seq
     if agent != item.owner or int(event.get("epoch")) != item.epoch:
         history.wrong(event, f"of {agent}, but {item.owner} owns it")
+    if what == "blocked" and item.state is S.BLOCKED:
+        if event.at_ms < at_ms or at_ms > item.blocked_until_ms:
+            history.wrong(event, f"said to be over at {at_ms}, it was granted until {item.blocked_until_ms}")
+        return
     if what == "lease" and item.lease is not None:
         due = {history.expiry_ms(item.lease, event.at_ms)}
     else:
@@ -318,4 +343,6 @@ _MOVES: Mapping[EventKind, Callable[[History, Item, Event], None]] = {
     K.FAILED: _failed,
     K.RETRIES_ENDED: _tried_no_more,
     K.CANCELLED: _over,
+    K.BLOCKED: _blocked,
+    K.UNBLOCKED: _unblocked,
 }

@@ -10,6 +10,9 @@ from unittest import mock
 
 import anyio
 from sim.editing import Edit
+from treadle.shared import projection
+from treadle.shared.model import EventKind
+from treadle.shared.projection import Projection
 from treadle.shared.store import Take, Turn
 from treadle.worker.core.inbox import Inbox, Received
 from treadle.worker.lanes import Lanes
@@ -80,6 +83,25 @@ def _is_content_with_nothing() -> AbstractContextManager[Any]:
             self.is_hungry = any(outcome.grants for outcome in reply.outcomes)
 
     return mock.patch.object(Tenure, "answer", wrong)
+
+
+def _forgets_its_runs() -> AbstractContextManager[Any]:
+    """What begins with a Snapshot counts no run before it."""
+    right = Projection.unpack
+
+    def wrong(group: Any, raw: bytes) -> Projection:
+        found = right(group, raw)
+        for item in found.items.values():
+            item.number = 0
+        return found
+
+    return mock.patch.object(Projection, "unpack", wrong)
+
+
+def _replays_no_saved_state() -> AbstractContextManager[Any]:
+    """The fold passes over Checkpoints of what runs."""
+    steps = {kind: step for kind, step in projection._STEPS.items() if kind != EventKind.PROGRESS_SAVED}
+    return mock.patch.object(projection, "_STEPS", steps)
 
 
 @contextmanager
@@ -167,6 +189,24 @@ MUTATIONS = (
         2,
         (Edit("_retry.lua", "if at > S.now then G.due", "if false then G.due"),),
     ),
+    Mutation(
+        "what is blocked and lost its owner stays held",
+        16,
+        (Edit("_block.lua", "G.held[it.own][it.id] = false", ""),),
+    ),
+    Mutation(
+        "what goes on keeps its blocked lease",
+        2,
+        (
+            Edit(
+                "_block.lua",
+                "G.blocked[it.id] = false\n  G.due['b ' .. G.name .. ' ' .. it.id] = false",
+                "G.blocked[it.id] = false",
+            ),
+        ),
+    ),
+    Mutation("a Snapshot forgets how often its items ran", 1, patch=_forgets_its_runs),
+    Mutation("a replay passes over what was saved", 1, patch=_replays_no_saved_state),
     Mutation("the Cursor skips to the doorbell", 1, patch=_skips_to_the_doorbell),
     Mutation("a repeated call is renumbered", 1, patch=_renumbers_a_repeated_call),
     Mutation("a Worker works on without its lease", 1, patch=_works_on_without_its_lease),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from sim.scenario import CAPABILITIES, Errand
 from treadle.coordinator.client import Client
 from treadle.shared.errors import Refused, StoreChanged, Unavailable
+from treadle.shared.model import GroupId, ItemState
+from treadle.shared.store import snapshots
 from treadle.shared.testing.wires import NetworkEndpoint
 
 if TYPE_CHECKING:
@@ -23,12 +25,14 @@ class Wish:
 
     at_s: float
     verb: str
-    """`pause` (and resume it), `cancel` (a Mission), `cancel_item`, `fail`."""
+    """`pause` (and resume it), `cancel` (a Mission), `cancel_item`, `fail`, `snapshot` (and trim its log)."""
     mission: str = ""
     item: str = ""
     what: str = ""
     """Of a pause, as `Client.pause` takes it."""
     for_s: float = 0.0
+    keep: int = 0
+    """Events that a log keeps below its Snapshot."""
 
 
 def draw_wishes(seed: int, errands: Sequence[Errand], until_s: float) -> tuple[Wish, ...]:
@@ -54,6 +58,12 @@ def draw_wishes(seed: int, errands: Sequence[Errand], until_s: float) -> tuple[W
             verb = chance.choice(("cancel", "cancel_item", "cancel_item", "fail"))
             at_s = errand.at_s + chance.uniform(0.1, until_s - errand.at_s)
             wishes.append(Wish(at_s, verb, errand.mission, chance.choice(errand.jobs).item))
+    chance = random.Random(f"{seed} snapshots")
+    if chance.random() < 0.5:
+        for _ in range(chance.randint(1, 5)):
+            errand = chance.choice(errands)
+            at_s = errand.at_s + chance.uniform(0.1, until_s - errand.at_s)
+            wishes.append(Wish(at_s, "snapshot", errand.mission, keep=chance.choice((0, 0, 3, 20))))
     return tuple(wishes)
 
 
@@ -64,9 +74,26 @@ async def come_true(world: World, wish: Wish) -> None:
         await _ask(world, wish, "pause")
         await asyncio.sleep(wish.for_s)
         await _ask(world, wish, "resume")
+    elif wish.verb == "snapshot":
+        await _ask(world, wish, "snapshot")
     else:
         world.commanded.setdefault(wish.mission, set()).add((wish.verb, wish.item))
         await _ask(world, wish, wish.verb)
+
+
+def resolution_of(mission: str, item: str) -> str:
+    """What is answered to an item that asks; its handler checks it."""
+    return f"{mission}/{item} may"
+
+
+async def answer(world: World) -> None:
+    """A person who looks every two seconds for what is blocked and answers it, until all is told."""
+    asking = [errand.mission for errand in world.errands if any(job.ending == "block" for job in errand.jobs)]
+    while asking and not all(world.told[mission].is_told for mission in asking):
+        await asyncio.sleep(2.0)
+        for mission in asking:
+            if not world.told[mission].is_told:
+                await _ask(world, Wish(0, "unblock", mission), "unblock")
 
 
 async def _ask(world: World, wish: Wish, verb: str) -> None:
@@ -100,6 +127,15 @@ async def _act(client: Client, wish: Wish, verb: str) -> None:
             await client.resume(wish.what)
         case "cancel":
             await client.mission(wish.mission).cancel()
+        case "unblock":
+            mission = client.mission(wish.mission)
+            for item, view in (await mission.items()).items():
+                if view.state is ItemState.BLOCKED:
+                    await mission.unblock(item, resolution_of(wish.mission, item))
+        case "snapshot":
+            await client._line.ask(
+                lambda store: snapshots.create(store, GroupId(wish.mission), actor="ana", keep=wish.keep)
+            )
         case "cancel_item":
             await client.mission(wish.mission).cancel_item(wish.item)
         case _:

@@ -11,6 +11,7 @@ from treadle.shared import codec
 from treadle.shared.model import ItemState, Urgency
 
 CAPABILITIES = ("alpha", "beta")
+GOOD_ENDINGS = ("ok", "flaky", "block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Job:
     start_by_s: int
     steps_ms: tuple[int, ...]
     ending: str
-    """`ok`; how its handler gives up, `fail` (Fail) or `raise` (an exception of its own); `flaky`: not at its first tries."""
+    """`ok`; how its handler gives up, `fail` (Fail) or `raise` (an exception of its own); `flaky`: not at its first tries;
+    `block`: only with what a person answers."""
     pad: int
     """Bytes that make its bodies long, so that they have keys of their own."""
 
@@ -80,7 +82,7 @@ class Errand:
             if any(ends[other] is not ItemState.VERIFIED for other in job.after):
                 ends[job.item] = ItemState.CANCELLED
             else:
-                ends[job.item] = ItemState.VERIFIED if job.ending in ("ok", "flaky") else ItemState.FAILED
+                ends[job.item] = ItemState.VERIFIED if job.ending in GOOD_ENDINGS else ItemState.FAILED
         return ends
 
     def results(self) -> dict[str, dict[str, Any]]:
@@ -106,7 +108,7 @@ def draw_errands(chance: random.Random, slots_min: int) -> tuple[Errand, ...]:
 
 def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
     jobs: list[Job] = []
-    failing = chance.random() < 0.4
+    failing, asks = chance.random() < 0.4, chance.random() < 0.3
     shape = chance.choice(("flat", "chain", "fan", "any"))
     for index in range(chance.randint(3, 12)):
         names = [job.item for job in jobs]
@@ -119,6 +121,8 @@ def _draw_errand(chance: random.Random, number: int, slots_min: int) -> Errand:
         else:
             after = sorted(chance.sample(names, min(len(names), chance.choice((0, 0, 1, 1, 2, 3)))))
         ending = chance.choice(("fail", "raise", "flaky", "flaky")) if failing and chance.random() < 0.3 else "ok"
+        if asks and ending == "ok" and chance.random() < 0.25:
+            ending = "block"
         jobs.append(
             Job(
                 item=f"i{index}",

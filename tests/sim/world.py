@@ -16,22 +16,23 @@ from typing import Any, cast
 from unittest import mock
 
 import anyio
+from sim import dump
 from sim.editing import TIGHT, edited
 from sim.mutations import Mutation
-from sim.people import come_true, draw_wishes
+from sim.people import answer, come_true, draw_wishes, resolution_of
 from sim.scenario import CAPABILITIES, Errand, draw_errands, result_of
 from sim.weather import OF_PROCESSES, OF_SERVERS, Fault, Weather
 from treadle.coordinator.client import Client, MissionFailed
 from treadle.shared import codec
 from treadle.shared.answers import Receipt
-from treadle.shared.errors import StoreChanged, TreadleError, Unavailable
-from treadle.shared.model import AgentId
+from treadle.shared.errors import CursorTooOld, StoreChanged, TreadleError, Unavailable
+from treadle.shared.model import AgentId, Event, GroupId
 from treadle.shared.store import Store
 from treadle.shared.testing.chance import Chance, logs_noted
 from treadle.shared.testing.clock import EPOCH_S, Process, VirtualLoop, patched_clocks
 from treadle.shared.testing.network import Command, Network
 from treadle.shared.testing.wires import NetworkEndpoint
-from treadle.worker import Context, Fail, Worker, handler
+from treadle.worker import Blocked, Context, Fail, Worker, handler
 from treadle.worker.handlers import Handler
 from treadle.worker.shift import Shift
 from treadle.worker.slot import SlotContext
@@ -132,6 +133,8 @@ class World:
         """Mission -> the commands that were given for it, each with its item: it may end otherwise then."""
         self.paused: dict[tuple[str, str], list[tuple[int, int]]] = {}
         """(Partition, flag) -> from when to when it was set, as the server carried it out."""
+        self.kept: dict[tuple[str, str], list[Event]] = {}
+        """(Base, Group) -> its log when its newest Snapshot was installed: nothing above that is trimmed."""
         self.tries: dict[tuple[str, str], int] = {}
         self.faults: list[str] = []
         """What was seen to be wrong."""
@@ -186,6 +189,9 @@ class World:
             spans = self.quarantines.setdefault(str(command[3]), [])
             if (int(since), int(until)) not in spans:
                 spans.append((int(since), int(until)))
+        elif name == "snapshot":
+            base, group = str(command[3]).removesuffix("@meta"), str(command[5])
+            self.kept[base, group] = dump.read_log(self.network.redis, base, GroupId(group), self.kept)
         elif name == "install_session":
             self.installed.setdefault((str(command[3]), str(command[5])), []).append((self.now_ms, int(command[6])))
 
@@ -223,13 +229,15 @@ class World:
 
         state = context.checkpoint_state
         raw = codec.pack(state, field="state", limit=1 << 20)
-        write("begin", codec.digest(raw) if state else "-")
+        write("begin", codec.digest(raw))
         try:
             for number in range(state.get("next", 0), len(inputs["steps_ms"])):
                 await anyio.sleep(inputs["steps_ms"][number] / 1000)
                 write("effect", str(number))
                 context.progress(number + 1, len(inputs["steps_ms"]))
                 await context.checkpoint({"next": number + 1, "pad": inputs["pad"]})
+            if inputs["ending"] == "block":
+                self._answered(context)
             if inputs["ending"] == "flaky" and self._tries(context) <= FLAKY_TRIES:
                 raise Fail(f"{context.item} does not want to yet", retryable=True)
             if inputs["ending"] == "fail":
@@ -242,6 +250,14 @@ class World:
         finally:
             if not runtime.process.is_dead:
                 write("end")
+
+    def _answered(self, context: Context) -> None:
+        """Asks a person at its safe point, and goes on only with the answer to that."""
+        if context.resolution is None:
+            short = random.Random(f"{self.seed} {context.mission} {context.item}").random() < 0.3
+            raise Blocked("may I", needs={"item": context.item}, lease_s=1.0 if short else 600.0)
+        if context.resolution != resolution_of(context.mission, context.item):
+            self.wrong(f"{context.mission}/{context.item}: its resolution is {context.resolution}")
 
     def _tries(self, context: Context) -> int:
         """How often an item came to its end so far: never more failures than its contract has retries."""
@@ -315,6 +331,8 @@ class World:
                         told.results = await mission.results()
                 except MissionFailed as failed:
                     told.failures = tuple((one.item, one.type, one.text) for one in failed.failures)
+                except CursorTooOld as old:  # it goes on behind what was trimmed
+                    told.events += range(len(told.events) + 1, int(old.details["first"]))
                 except (Unavailable, StoreChanged) as error:
                     self.note(f"{process.name:>10} client: {error!r}")
                     await anyio.sleep(0.5)
@@ -361,6 +379,7 @@ class World:
             for _ in range(int(self.weather.rates.get(fault, 0))):
                 self._begin(self._strike(fault, self.chance.uniform(0.2, CHAOS_S)))
         people = [self._begin(come_true(self, wish)) for wish in self.wishes]
+        self._begin(answer(self))
         looks = [self._begin(self._look(self.chance.uniform(0.5, CHAOS_S))) for _ in range(4)]
         await asyncio.sleep(CHAOS_S)
         self._heal()

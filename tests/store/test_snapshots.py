@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.world import World, a_fail, a_save, a_submit
-from treadle.shared.errors import Corrupt, CursorTooOld, TreadleError
+from treadle.shared.errors import Corrupt, CursorTooOld, TreadleError, Unavailable
 from treadle.shared.model import GroupId
 from treadle.shared.projection import Projection
 from treadle.shared.store import Authority, commands, keys, repairing, snapshots, verifying
@@ -77,6 +78,33 @@ async def test_a_snapshot_of_many_chunks_is_whole_or_not_there(world: World, mon
     await world.raw.hdel(key, "3")
     with pytest.raises(Corrupt, match="not whole"):
         await snapshots.newest(world.store, group)
+
+
+class _Overtaken:
+    """A client that sees a newer Snapshot come in between two of its reads, so many times."""
+
+    def __init__(self, world: World, group: GroupId, times: int) -> None:
+        self._world, self._group, self._left = world, group, times
+
+    async def hmget(self, key: str, *fields: str) -> Any:
+        return await self._world.raw.hmget(key, *fields)
+
+    async def hget(self, key: str, field: str) -> Any:
+        if self._left:
+            self._left -= 1
+            await snapshots.create(self._world.store, self._group)
+        return await self._world.raw.hget(key, field)
+
+
+async def test_a_snapshot_that_is_replaced_while_it_is_read_is_read_again(world: World) -> None:
+    """The newer one may be of the same size: that is no damage, for which a Worker would halt the Group."""
+    group, base = await lived(world), world.store.base(0)
+    first = await snapshots.create(world.store, group)
+    found = await snapshots._newest(_Overtaken(world, group, 2), base, group)
+    assert found is not None
+    assert found.through > first.through
+    with pytest.raises(Unavailable, match="replaced again and again"):
+        await snapshots._newest(_Overtaken(world, group, 3), base, group)
 
 
 async def test_of_two_snapshots_the_later_stays_and_a_repetition_changes_nothing(world: World) -> None:
