@@ -15,7 +15,7 @@ from ..core.readable import cut, safe, times
 from ..core.wording import quoted
 from .opening import default_actor, persist, with_store
 from .options import AsJson, Prefix, Url, Yes
-from .output import document, note, say
+from .output import ask, document, note, say
 
 MISSIONS_MAX = 100_000
 SHOWN = 20
@@ -136,7 +136,7 @@ def repair(
         if not as_json or not yes:
             _say_plan(mission, plan)
         if not yes:
-            _ask(mission)
+            ask(f"repair {quoted(mission)}?", "say so with --yes")
         if is_damaged and not plan.halted:
             await persist(store, lambda: repairing.halt(store, group))
             plan = await repairing.examine(store, group)
@@ -154,13 +154,6 @@ def repair(
 
 async def _has_damage(store: Store, group: GroupId) -> bool:
     return bool((await verifying.verify(store, group)).differences)
-
-
-def _ask(mission: str) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Misuse(f"repair {quoted(mission)}? say so with --yes")
-    if not typer.confirm(f"treadle: repair {quoted(mission)}?", err=True):
-        raise Misuse("nothing was done")
 
 
 def _say_plan(mission: str, plan: repairing.Plan) -> None:

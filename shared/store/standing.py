@@ -27,7 +27,7 @@ async def state_of(client: Any, base: str, group: GroupId) -> Projection:
         if before == await client.hget(keys.seqs(base), group):
             return found
     raise Unavailable(
-        f"group {group} changes faster than it can be read: pause it first (`treadle pause --mission`), then ask again"
+        f"group {group} changes faster than it can be read: pause it first (`treadle pause mission:ID`), then ask again"
     )
 
 

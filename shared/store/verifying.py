@@ -80,7 +80,7 @@ async def verify(store: Store, group: GroupId, *, progress: Progress | None = No
             return found
     raise Unavailable(
         f"mission {name_of(group)} changes faster than it can be compared: pause it first "
-        f"(`treadle pause --mission {name_of(group)}`), then verify it again"
+        f"(`treadle pause mission:{name_of(group)}`), then verify it again"
     )
 
 

@@ -30,6 +30,6 @@ T.ops.block = function(S, group, id, epoch, lease, number, digest, state, reason
   local expiry, size = T.int(S.now + tonumber(ttl)), T.int(T.body_size(it, T.checkpoint_name(number)))
   local seq = T.emit(S, G, 'work.blocked', id, S.by, { epoch, number, digest, size, expiry, reason }, needs)
   T.block(S, G, it, tonumber(expiry), reason, needs)
-  G.dir[it.cap] = G.dir[it.cap] or 'touch'
+  T.touch(G, it)
   T.outcome(S, G, 'OK', table.concat({ T.int(seq), expiry, size }, ' '))
 end

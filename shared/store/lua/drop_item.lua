@@ -22,7 +22,7 @@ T.calls.drop_item = function(keys, a)
   if it then return T.not_in(G, it) end
   local key = G.key
   redis.call('DEL', key .. ':i:' .. id)
-  for _, body in ipairs({ 'in', 'ck', 'ck0', 'ck1', 'rs', 'nd', 'rv', 'out' }) do
+  for _, body in ipairs({ 'in', 'ck0', 'ck1', 'rs', 'nd', 'rv', 'out' }) do
     redis.call('DEL', key .. ':' .. body .. ':' .. id)
   end
   redis.call('HSET', key .. ':i:' .. id, 'st', 'failed', 'cap', a[4], 'dg', a[5], 'flx', T.int(#a[6]))

@@ -22,7 +22,7 @@ T.ops.release = function(S, group, id, epoch, reason)
     T.put(it, 'own', nil)
     T.put(it, 'st', 'open')
     T.park(S, G, it, reason)
-    G.dir[it.cap] = G.dir[it.cap] or 'touch'
+    T.touch(G, it)
   else
     T.give_back(S, G, it, ended, 'released')
   end
