@@ -23,6 +23,8 @@ PAGE = 1_000
 """Entries folded between two other things of the same process: about 10 ms."""
 LOG_KEEP = 10_000
 """Events below its Snapshot that a log keeps (TREADLE_LOG_KEEP)."""
+CHUNKS_MAX = 256
+"""As `snapshot.lua`."""
 _HEAD = ("through", "digest", "size", "chunks")
 _ATTEMPTS = 3
 
@@ -52,7 +54,8 @@ async def _newest(client: Any, base: str, group: GroupId) -> Projection | None:
         head = await client.hmget(key, *_HEAD)
         if head == [None] * len(_HEAD):
             return None
-        chunks = [await client.hget(key, str(number)) for number in range(1, int(head[3] or 0) + 1)]
+        number_of = int(head[3]) if _is_head(head) else 0
+        chunks = [await client.hget(key, str(number)) for number in range(1, number_of + 1)]
         # A newer one may have come in between, of the same size even: only what stood still is judged.
         if await client.hmget(key, *_HEAD) == head:
             return _unpacked(group, head, b"".join(chunk or b"" for chunk in chunks))
@@ -62,12 +65,19 @@ async def _newest(client: Any, base: str, group: GroupId) -> Projection | None:
 def _unpacked(group: GroupId, head: Sequence[bytes | None], raw: bytes) -> Projection:
     what = f"group {group}: its Snapshot"
     through, _, size, _ = head
-    if through is None or size is None or None in head or len(raw) != int(size):
+    if through is None or size is None or not _is_head(head) or len(raw) != int(size):
         raise Corrupt(f"{what} is not whole (through, digest, size, chunks: {head}); it cannot be taken up")
     found = Projection.unpack(group, raw)
     if found.through != int(through):
         raise Corrupt(f"{what} is of sequence {found.through}, its record says {int(through)}")
     return found
+
+
+def _is_head(head: Sequence[bytes | None]) -> bool:
+    """Whether through, digest, size and chunks are what the store writes; a foreign number is neither read nor counted to."""
+    through, digest, size, chunks = (value or b"" for value in head)
+    are_numbers = all(value.isdigit() and len(value) <= 14 for value in (through, size, chunks))
+    return bool(digest) and are_numbers and int(chunks) <= CHUNKS_MAX
 
 
 async def fold(store: Store, group: GroupId, *, at: int | None = None, from_start: bool = False) -> Projection:

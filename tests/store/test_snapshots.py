@@ -252,3 +252,24 @@ async def test_s13_a_repaired_group_is_told_from_the_snapshot_that_its_log_begin
     told = await snapshots.fold(world.store, group)
     assert (told.incarnation, told.through > made.through) == (2, True)
     assert differences(told, await state_of(world.raw, world.store.base(0), group)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("through", "x"),
+        ("size", "-1"),
+        ("size", ""),
+        ("chunks", "1e3"),
+        ("chunks", "9999999999"),
+        ("chunks", "9" * 5_000),
+    ],
+)
+async def test_a_snapshot_whose_record_was_altered_is_not_taken_up_and_says_so(
+    name: str, value: str, world: World
+) -> None:
+    group = await lived(world)
+    await snapshots.create(world.store, group)
+    await world.raw.hset(keys.snapshot(world.store.base(0), group), name, value)
+    with pytest.raises(Corrupt, match="not whole"):
+        await snapshots.newest(world.store, group)
