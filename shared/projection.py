@@ -228,7 +228,7 @@ class Projection:
 
 
 def _offered(projection: Projection, item: Item, _by: str, data: Sequence[str]) -> None:
-    again = data[1] == "retried"
+    again = data[1] in ("retried", "asked")
     if item.state == ItemState.FAILED and not item.retry_ms:
         projection.failed -= 1
     if again:

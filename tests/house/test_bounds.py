@@ -104,6 +104,7 @@ def test_bounds_leave_each_other_room() -> None:
     assert lua("_plan.lua", "INPUTS_BYTES_MAX") >= loading.CHUNK_BYTES + codec.INPUTS_MAX, "a chunk fits one call"
     assert codec.EVIDENCE_MAX + 1024 < codec.EVENT_MAX, "an Event with its Evidence can be read again"
     assert doorbells.LOOK_AGAIN_S_MAX * 1000 < store.WATCH_TTL_MS, "who waits watches again before he is forgotten"
+    assert lua("reincarnate.lua", "T.DEFAULT_TTL_MS") == 1000 * settings.Settings.model_fields["lease_ttl_s"].default
     assert renewal.BEAT_TTLS < facts.SILENT_AFTER_TTLS < lua("_session.lua", "T.SESSION_TTLS"), "silence, then the end"
     assert specs.SLOTS_MAX == settings.SLOTS_MAX == testing.SLOTS_MAX
     assert lua("tail.lua", "T.TAIL_MAX") == authority.TAIL_MAX == reading.READ_PAGE, "a shorter page is the log's end"
