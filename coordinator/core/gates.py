@@ -66,7 +66,8 @@ def explain(facts: ItemFacts) -> tuple[Gate, ...]:
         case ItemState.VERIFIED | ItemState.FAILED | ItemState.CANCELLED if not _is_waiting(facts):
             return (_ended(facts),)
         case ItemState.ACTIVE | ItemState.QUEUED | ItemState.BLOCKED | ItemState.SUBMITTED:
-            return (_at_work(facts),)
+            halted = _halted(facts)
+            return (halted, _at_work(facts)) if halted else (_at_work(facts),)
         case ItemState.OPEN | ItemState.OFFERED | ItemState.FAILED | ItemState.VERIFIED | ItemState.CANCELLED:
             return _waiting(facts)
         case _:
@@ -150,14 +151,18 @@ def _mission(facts: ItemFacts) -> Gate | None:
             f"its Mission is {facts.mission_state}, nothing of it starts any more",
             "nothing: submit it in another Mission",
         )
-    if facts.group_state.startswith("halted"):
-        code = facts.group_state.partition(":")[2] or "unknown"
-        return Gate(
-            Code.HALTED,
-            f"its Group was halted ({code}): its log is not what the store wrote",
-            "find out who else writes to this server's keys, then `treadle repair MISSION`",
-        )
-    return None
+    return _halted(facts)
+
+
+def _halted(facts: ItemFacts) -> Gate | None:
+    if not facts.group_state.startswith("halted"):
+        return None
+    code = facts.group_state.partition(":")[2] or "unknown"
+    return Gate(
+        Code.HALTED,
+        f"its Group was halted ({code}): its log is not what the store wrote",
+        "find out who else writes to this server's keys, then `treadle repair MISSION`",
+    )
 
 
 def _held(facts: ItemFacts) -> Gate | None:

@@ -53,6 +53,10 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         (replace(OPEN, state=ItemState.ACTIVE, started_ms=NOW - 9_000, lease_expires_ms=NOW + 1), [Code.RUNNING]),
         (replace(OPEN, state=ItemState.QUEUED, start_by_ms=NOW + 60_000), [Code.ACCEPTED]),
         (replace(OPEN, state=ItemState.BLOCKED, blocked=Block("why", None, NOW, NOW + 9)), [Code.BLOCKED]),
+        (
+            replace(OPEN, state=ItemState.BLOCKED, blocked=Block("why", None, NOW, 0), group_state="halted:LOG_REBORN"),
+            [Code.HALTED, Code.BLOCKED],
+        ),
         (replace(OPEN, held="CHECKPOINT", runs=1), [Code.HELD]),
         (replace(OPEN, state=ItemState.SUBMITTED), [Code.SUBMITTED]),
         (replace(OPEN, state=ItemState.VERIFIED, workers=()), [Code.VERIFIED]),

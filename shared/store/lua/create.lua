@@ -38,7 +38,7 @@ T.calls.create = function(keys, a)
     'caps', caps }
   if form == 'load' then G.due['u ' .. G.name .. ' 0'] = S.now + T.LOAD_MS end
   for i = first, #a, T.ITEM_FIELDS do T.add_item(S, G, a, i) end
-  T.tally(S, G, 1)
   T.commit(S)
+  T.tally(S, G, 1)
   return { T.finish(S), T.int(S.now) .. ' 0 ' .. state .. ' 0', T.unoffered(S, a, first) }
 end
