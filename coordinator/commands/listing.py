@@ -103,8 +103,8 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
     What they offer, what they hold, when they last told that they are there. A `silent` one has told nothing for four
     lease TTLs; after ten the store ends its session.
 
-    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "capabilities", "slots", "held", "ttl_ms",
-    "renewed_ms"}]}; slots is null where the store does not know it
+    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "capabilities", "versions", "slots", "held",
+    "ttl_ms", "renewed_ms"}]}; slots is null where the store does not know it
     """
     now_ms, found = with_store(url, prefix, pictures.workers)
     if as_json:

@@ -182,7 +182,7 @@ async def test_a_worker_whose_store_fails_it_while_it_takes_over_an_older_ones_w
         cut: list[int] = []
 
         def fault(trip: Trip) -> Fault:
-            if trip.commands[0][0] == "XRANGE" and len(cut) < 2:
+            if "tail" in trip.functions and len(cut) < 2:
                 cut.append(trip.number)
                 return Fault.UNSENT
             return Fault.NONE
@@ -240,9 +240,16 @@ async def test_what_a_full_worker_leaves_wakes_another_that_comes_to_listen_only
                 return (await kinds(inner))[K.STARTED] == 1
 
             await until(runs, description="the first Worker is full")
-            wake = await authority.wait(session, tokens=True, timeout_s=2)
-            assert wake is not None
-            assert wake.token == f"work {mission.group} 0"
+            woken: set[int] = set()
+            home = store.partition_of(mission.group)
+            for _ in range(store.partitions):  # a timer's token has its partition looked at like one of work
+                wake = await authority.wait(session, tokens=True, timeout_s=2)
+                assert wake is not None
+                assert wake.token in (f"work {mission.group} 0", "- - 0")
+                woken.add(wake.partition)
+                if home in woken:
+                    break
+            assert home in woken
             hold.set()
             await mission.results(timeout=10)
         await authority.aclose()

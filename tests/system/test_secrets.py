@@ -25,6 +25,7 @@ from treadle.shared.errors import TreadleError
 from treadle.shared.settings import Settings
 from treadle.shared.store import RedisEndpoint, Store
 from treadle.shared.store.embedded import EmbeddedServer
+from typer.main import get_group
 
 pytestmark = pytest.mark.slow
 
@@ -123,8 +124,18 @@ ARGUMENTS = {
     "pause": ["account:acme"],
     "resume": ["account:acme"],
     "unschedule": ["m", "nightly"],
+    "offer": ["m/a"],
+    "unblock": ["m/a"],
+    "revoke": ["one", "--mission", "m"],
+    "admit": ["one", "--mission", "m"],
+    "snapshot": ["m"],
+    "replay": ["m"],
+    "verify": ["m"],
+    "repair": ["m", "--yes"],
+    "archive": ["--to", "archive"],
+    "new-incarnation": ["--yes"],
 }
-COMMANDS = sorted(str(one.callback.__name__) for one in app.registered_commands if one.callback is not None)
+COMMANDS = sorted(get_group(app).commands)
 
 
 def commanded(folder: Path, url: str, *arguments: str) -> Ran:
