@@ -7,7 +7,7 @@ from typing import Any
 
 from ..answers import MissionView
 from ..archive import BODIES, Header, Scribe
-from ..errors import Corrupt, Refused, TreadleError
+from ..errors import Corrupt, Refused
 from ..lifecycle import TERMINAL_MISSIONS
 from ..model import GroupId, ItemId
 from . import keys, log, views
@@ -76,12 +76,7 @@ async def record(store: Store, group: GroupId, *, seq: int, digest: str, actor: 
 async def require(store: Store, required: bool) -> bool:
     """Sets whether ended Missions stay until they are archived, in every partition; False where that was so."""
     calls = [("require_archive", partition, (store.replid, int(required))) for partition in range(store.partitions)]
-    changed = False
-    for reply in await store.call_each(calls):
-        if isinstance(reply, TreadleError):
-            raise reply
-        changed = changed or reply[1] == b"1"
-    return changed
+    return any(reply[1] == b"1" for reply in await store.call_all(calls))
 
 
 async def _opened(client: Any, base: str, group: GroupId) -> tuple[Header, dict[bytes, bytes]]:

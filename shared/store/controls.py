@@ -5,11 +5,10 @@ What is paused is neither accepted nor started anywhere once the command has ret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Corrupt, Misuse, Refused, TreadleError
+from ..errors import Corrupt, Misuse
 from ..names import check_capability, name_of, token
 from . import keys
 from .store import Store
@@ -79,24 +78,15 @@ async def _set(store: Store, verb: str, what: str, actor: str) -> bool:
     changed = False
     while pending:
         calls = [("pause", p, (store.replid, verb, flag, by, after)) for p, after in pending.items()]
-        answers = await store.call_each(calls)
-        _raise_first(answers)
+        answers = await store.call_all(calls)
         again: dict[int, str] = {}
         for partition, answer in zip(pending, answers, strict=True):
-            assert not isinstance(answer, TreadleError)
             more, _, place = answer[1].decode().partition(" ")
             if more == "more":
                 again[partition] = place
             changed = changed or answer[2] == b"1"
         pending = again
     return changed
-
-
-def _raise_first(answers: Sequence[list[bytes] | TreadleError]) -> None:
-    """Raises what stands for all: a refusal where there is one, since repeating does not help there."""
-    errors = [answer for answer in answers if isinstance(answer, TreadleError)]
-    for error in sorted(errors, key=lambda error: not isinstance(error, Refused)):
-        raise error
 
 
 async def _read(client: Any, key: str) -> dict[bytes, bytes]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import TreadleError
 from ..facts import IncarnationFacts
 from ..model import AgentId
 from ..names import name_of, token
@@ -37,8 +36,8 @@ async def new_incarnation(store: Store, *, actor: str, action: str, reason: str)
         token(action, field="action"),
         token(reason, field="reason"),
     )
-    answers = await store.call_each([("reincarnate", p, arguments) for p in range(store.partitions)])
-    return max(int(answer[1]) for answer in _all(answers))
+    answers = await store.call_all([("reincarnate", p, arguments) for p in range(store.partitions)])
+    return max(int(answer[1]) for answer in answers)
 
 
 async def newest_minted(store: Store, agent: AgentId) -> int:
@@ -62,7 +61,7 @@ async def distrust(store: Store, agent: AgentId, *, session: int, minted: int) -
     """
     found = [raw[0] or b"0" for raw in await store.run(_metas, _names(store), ("incarnation",))]
     calls = [("distrust", p, (store.replid, agent, session, minted, seen)) for p, seen in enumerate(found)]
-    _all(await store.call_each(calls))
+    await store.call_all(calls)
 
 
 async def read(store: Store) -> History:
@@ -91,14 +90,4 @@ async def _metas(client: Any, names: Sequence[str], fields: Sequence[str]) -> li
         for name in names:
             pipe.hmget(name, fields)
         found: list[list[bytes | None]] = await pipe.execute()
-    return found
-
-
-def _all(answers: Sequence[list[bytes] | TreadleError]) -> list[list[bytes]]:
-    """The answers, or the first error."""
-    found: list[list[bytes]] = []
-    for answer in answers:
-        if isinstance(answer, TreadleError):
-            raise answer
-        found.append(answer)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..model import GroupId, ItemId, ItemState
 from ..versions import shelf
-from . import keys
+from . import keys, views
 from .differences import Difference
 
 PAGE = 2_000
@@ -26,12 +26,7 @@ async def listed(client: Any, base: str, group: GroupId, ids: Sequence[ItemId], 
     dependents: dict[ItemId, int] = {}
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
-        async with client.pipeline(transaction=False) as pipe:
-            for item in page:
-                pipe.hmget(keys.item(base, group, item), *_FIELDS)
-            records = await pipe.execute()
-        for item, values in zip(page, records, strict=True):
-            fields = dict(zip(_FIELDS, (value.decode() if value else "" for value in values), strict=True))
+        for item, fields in zip(page, await views.fields_of(client, base, group, page, _FIELDS), strict=True):
             if fields["out"]:
                 dependents[item] = int(fields["out"])
             for name, member in _expected(group, item, fields, is_active=is_active):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Refused, Unavailable
@@ -46,38 +47,34 @@ async def _read(client: Any, base: str, group: GroupId, through: int) -> Project
     ids = await views.item_ids(client, base, group)
     for start in range(0, len(ids), _PAGE):
         page = ids[start : start + _PAGE]
-        async with client.pipeline(transaction=False) as pipe:
-            for item in page:
-                pipe.hmget(keys.item(base, group, item), *_FIELDS)
-            records = await pipe.execute()
-        for item, raw in zip(page, records, strict=True):
-            if raw[0] is not None:
-                _add(found, item, dict(zip(_FIELDS, (value and value.decode() for value in raw), strict=True)))
+        for item, fields in zip(page, await views.fields_of(client, base, group, page, _FIELDS), strict=True):
+            if fields["st"]:
+                _add(found, item, fields)
     return found
 
 
-def _add(found: Projection, name: str, raw: dict[str, str | None]) -> None:
-    state = raw["st"] or ""
+def _add(found: Projection, name: str, raw: Mapping[str, str]) -> None:
+    state = raw["st"]
     number, epoch = int(raw["ln"] or 0), int(raw["oe"] or 0)
     if state in (ItemState.VERIFIED, ItemState.CANCELLED):
-        digest = raw["dg"] or "" if state == ItemState.VERIFIED else ""
+        digest = raw["dg"] if state == ItemState.VERIFIED else ""
         found.finished[name] = Finished(state, epoch, number, digest)
         return
     owned = state in _OWNED and raw["own"]
     found.items[name] = Item(
         state=state,
-        capability=raw["cap"] or "",
+        capability=raw["cap"],
         width=int(raw["w"] or 1),
-        owner=raw["own"] or "" if owned else "",
+        owner=raw["own"] if owned else "",
         session=int(raw["ses"] or 0) if owned else 0,
         ownership_epoch=epoch,
-        lease_id=raw["lid"] or "" if state == ItemState.ACTIVE else "",
+        lease_id=raw["lid"] if state == ItemState.ACTIVE else "",
         number=number,
         latest=number if state == ItemState.ACTIVE else 0,
         start_by_ms=int(raw["sby"] or 0) if state == ItemState.QUEUED else 0,
         checkpoint=int(raw["ckn"] or 0),
-        checkpoint_digest=raw["ckd"] or "",
+        checkpoint_digest=raw["ckd"],
         failures=int(raw["fc"] or 0),
         retry_ms=int(raw["nb"] or 0) if state == ItemState.FAILED else 0,
-        held=raw["hold"] or "",
+        held=raw["hold"],
     )

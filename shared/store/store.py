@@ -180,6 +180,14 @@ class Store:
         async with self._lock:
             return await self.link.calls([(name, keys.meta(self.base(p)), arguments) for name, p, arguments in calls])
 
+    async def call_all(self, calls: Sequence[FencedCall]) -> list[list[bytes]]:
+        """The same; raises what stands for all: a refusal where there is one, since repeating does not help there."""
+        answers = await self.call_each(calls)
+        errors = [answer for answer in answers if isinstance(answer, TreadleError)]
+        for error in sorted(errors, key=lambda error: not isinstance(error, Refused)):
+            raise error
+        return [answer for answer in answers if not isinstance(answer, TreadleError)]
+
     async def now_ms(self) -> int:
         """The store's own time, in milliseconds since the Unix epoch."""
         return await self.run(views.now_ms)

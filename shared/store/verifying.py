@@ -240,15 +240,7 @@ async def states_of(
     store: Store, base: str, group: GroupId, ids: Sequence[ItemId], names: Sequence[str] = ("st", "nb", "dep", "rel")
 ) -> AsyncIterator[tuple[ItemId, dict[str, str]]]:
     """Fields of each of these items, '' where there is none; of themselves what counts in a Mission."""
-
-    async def page_of(client: Any, page: Sequence[ItemId]) -> list[list[bytes | None]]:
-        async with client.pipeline(transaction=False) as pipe:
-            for item in page:
-                pipe.hmget(keys.item(base, group, item), *names)
-            found: list[list[bytes | None]] = await pipe.execute()
-        return found
-
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
-        for item, values in zip(page, await store.run(page_of, page), strict=True):
-            yield item, dict(zip(names, (value.decode() if value else "" for value in values), strict=True))
+        for item, fields in zip(page, await store.run(views.fields_of, base, group, page, names), strict=True):
+            yield item, fields

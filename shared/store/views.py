@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -213,6 +214,17 @@ async def some_ids(client: Any, base: str, group: GroupId, most: int) -> list[It
     raw = await client.lrange(keys.items(base, group), 0, most - 1)
     raw = raw or await client.zrange(keys.jobs(base, group), 0, most - 1)
     return [ItemId(name.decode()) for name in raw]
+
+
+async def fields_of(
+    client: Any, base: str, group: GroupId, page: Sequence[ItemId], names: Sequence[str]
+) -> list[dict[str, str]]:
+    """Fields of each of these items in one round trip, '' for one that is not there."""
+    async with client.pipeline(transaction=False) as pipe:
+        for item in page:
+            pipe.hmget(keys.item(base, group, item), *names)
+        records: list[list[bytes | None]] = await pipe.execute()
+    return [dict(zip(names, ((raw or b"").decode() for raw in values), strict=True)) for values in records]
 
 
 async def items(client: Any, base: str, group: GroupId, bodies: bool) -> list[ItemView]:

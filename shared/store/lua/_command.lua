@@ -1,5 +1,22 @@
 -- What the commands of people share: they name one Group, some an item of it, and are answered once all is written.
 
+-- Opens a call on the Group a[2] names, in whatever state it is; a refusal as second value where it is not there.
+function T.at_group(keys, a)
+  local S, refused = T.begin(keys, a[1])
+  if refused then return nil, refused end
+  T.load(S, { a[2] })
+  local G = S.groups[a[2]]
+  if not G then return nil, T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
+  return S, nil, G
+end
+
+-- The same on a halted Group, for its repair.
+function T.at_halted(keys, a)
+  local S, refused, G = T.at_group(keys, a)
+  if S and not string.match(G.state, '^halted:') then return nil, T.not_in(G) end
+  return S, refused, G
+end
+
 -- Opens a call on the Group a[2] names; a refusal as second value where it is not there or may not be touched.
 -- `loading`: whether one that is still being loaded will do; to all others it does not exist yet.
 function T.command(keys, a, loading)

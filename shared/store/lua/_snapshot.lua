@@ -1,7 +1,7 @@
 -- Snapshots: when a Group wants one, and what its Mission's record says of the one it has: `snap` "through digest size",
 -- `first` the first sequence that its log was trimmed to (design.md 3.9). The Snapshot itself stands in `<group>:snapshot`:
 -- its chunks by number, and through, digest, size, chunks.
-T.SNAPSHOT_EVERY = 4096
+T.SNAPSHOT_EVERY, T.CHUNKS_MAX = 4096, 256
 -- Whoever was asked for a Snapshot has so long; then the next one that ticks is asked.
 T.SNAPSHOT_MS = 30000
 -- The size of an Event in the log, about: a Snapshot is wanted again once as much was appended as it holds itself.

@@ -9,12 +9,9 @@
 -- What is left of it goes: its inputs, Checkpoints and dependents' list with it. Its state is told by the Snapshot that the
 -- repair of its Group begins with. The reply: envelope, "done" or "repeated".
 T.calls.drop_item = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_halted(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G, id = S.groups[a[2]], a[3]
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
-  if not string.match(G.state, '^halted:') then return T.not_in(G) end
+  local id = a[3]
   if #a[6] > T.EVIDENCE_MAX then return T.refuse('SCHEMA_VALIDATION_FAILED', 'evidence=' .. #a[6] .. ' bytes') end
   G.bad = nil
   local it = T.item(S, G, id)

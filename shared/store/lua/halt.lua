@@ -8,11 +8,8 @@
 --
 -- The reply: envelope, why it is halted.
 T.calls.halt = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_group(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G = S.groups[a[2]]
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
   local why = string.match(G.state, '^halted:(.*)$')
   if why then return { T.envelope(S), why } end
   G.bad = G.bad or 'LOG_FOREIGN'

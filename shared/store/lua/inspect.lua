@@ -8,11 +8,9 @@
 --
 -- The reply: envelope, a word an item: sound, damaged or gone.
 T.calls.inspect = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_group(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G, words = S.groups[a[2]], {}
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
+  local words = {}
   for i = 3, math.min(#a, 258) do
     G.bad = nil
     local it = T.item(S, G, a[i])

@@ -8,11 +8,9 @@
 --
 -- They are due at once, where they are not due already: what is to be done when, the items say. The reply: envelope, how many.
 T.calls.recall = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_group(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G, back = S.groups[a[2]], 0
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
+  local back = 0
   if T.closed(G) then return T.not_in(G) end
   for i = 3, math.min(#a, 258) do
     if string.match(a[i], '^%a (%S+) %S+$') == G.name and redis.call('ZREM', S.base .. '@halted', a[i]) == 1 then

@@ -51,11 +51,8 @@ local function settle(S, G, running, starts, estimate)
 end
 
 T.calls.repair = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_group(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G = S.groups[a[2]]
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
   if not T.closed(G) and tonumber(G.incarnation) > tonumber(a[5]) then return { T.envelope(S), 'repeated' } end
   local mission = T.try('HMGET', G.key .. ':mission', 'state', 'weight', 'account', 'class', 'form', 'keep', 'expired',
     'incarnation')

@@ -8,21 +8,6 @@
 -- events: work.progress_saved
 T.arity.save = 7
 
--- Plans a Checkpoint beside the one before it, which is kept; the code of a refusal, or nil. The same number with the same
--- digest was stored before.
-function T.checkpoint(S, G, it, number, digest, state)
-  local last = tonumber(it.ckn or '0')
-  if tonumber(number) == last and it.ckd == digest then return nil, true end
-  if tonumber(number) ~= last + 1 then return 'REVISION_CONFLICT' end
-  if #state > T.BYTES_MAX then return 'SCHEMA_VALIDATION_FAILED' end
-  T.put(it, 'ckn', number)
-  T.put(it, 'ckp', it.ckd)
-  T.put(it, 'ckd', digest)
-  T.put(it, 'lp', nil)
-  T.put_body(S, G, it, T.checkpoint_name(number), state)
-  return nil, false
-end
-
 T.ops.save = function(S, group, id, epoch, lease, number, digest, state)
   local G, it, code = T.target(S, group, id)
   local stored

@@ -9,12 +9,11 @@
 -- Chunks gather under a key of their own that expires; `number` 0 ends it: all of them must be there, in their size, and the
 -- sequence must not be ahead of the log. Of two that are made at once the later sequence stays. The reply: envelope, "stored",
 -- "installed" or "repeated" (this one, or one as new, is current), the sequence of the current one.
-local CHUNKS_MAX = 256
 
 local function fault(a)
   local through, size, chunks, number = tonumber(a[4]), tonumber(a[6]), tonumber(a[7]), tonumber(a[8])
   if not through or not size or not chunks or not number then return 'numbers' end
-  if chunks < 1 or chunks > CHUNKS_MAX or number > chunks then return 'chunk=' .. a[8] .. ' of ' .. a[7] end
+  if chunks < 1 or chunks > T.CHUNKS_MAX or number > chunks then return 'chunk=' .. a[8] .. ' of ' .. a[7] end
   if #a[9] > T.BYTES_MAX then return 'chunk=' .. #a[9] .. ' bytes' end
 end
 

@@ -8,13 +8,10 @@
 --
 -- The reply: envelope, "stored". `repair` installs what was kept.
 T.calls.stage = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_halted(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G, number = S.groups[a[2]], tonumber(a[5])
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
-  if not string.match(G.state, '^halted:') then return T.not_in(G) end
-  if not number or number < 1 or number > 256 or #a[6] > T.BYTES_MAX then
+  local number = tonumber(a[5])
+  if not number or number < 1 or number > T.CHUNKS_MAX or #a[6] > T.BYTES_MAX then
     return T.refuse('SCHEMA_VALIDATION_FAILED', 'group=' .. a[2] .. ' chunk=' .. a[5] .. ' of ' .. #a[6] .. ' bytes')
   end
   T.gather(G.key .. ':snap:' .. a[3] .. '.' .. a[4], a[5], a[6])

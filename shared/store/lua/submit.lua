@@ -8,11 +8,6 @@
 -- events: work.submitted work.result.accepted work.offer.created mission.submitted_for_approval mission.approved mission.terminated
 T.arity.submit = 6
 
--- Whether this very ending (Lease ID and digest) was stored before, so that its repetition is answered with success.
-function T.ended_before(it, state, lease, digest)
-  return it and it.st == state and it.lid == lease and it.dg == digest
-end
-
 T.ops.submit = function(S, group, id, epoch, lease, digest, result)
   local G, it, code = T.target(S, group, id)
   if T.ended_before(it, 'verified', lease, digest) then return T.outcome(S, G, 'REPEATED') end

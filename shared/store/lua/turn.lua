@@ -11,20 +11,6 @@
 -- (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries of the Groups asked and
 -- touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.
 
--- The Group and item an operation names, or the code why it cannot be looked at.
-function T.target(S, group, id)
-  local G = S.groups[group]
-  local code = T.shut(G)
-  if code then return G, nil, code end
-  local it = T.item(S, G, id)
-  if not it then return G, nil, G.bad or 'INVALID_COMMAND' end
-  return G, it, G.state == 'cancelled' and 'INVALID_STATE_TRANSITION' or nil
-end
-
-function T.outcome(S, G, code, detail, lines)
-  S.out[#S.out + 1] = { G, code, detail, lines }
-end
-
 -- What a call asks for: where its operations and cursors stand, and the Groups they name; or a refusal.
 local function parse(a, i)
   local asks = { operations = {}, cursors = {}, names = {} }

@@ -8,12 +8,9 @@
 --
 -- An index is `@take:<capability>` or `@held:<agent>`. The reply: envelope, how many went; it is called until that is 0.
 T.calls.unlist = function(keys, a)
-  local S, refused = T.begin(keys, a[1])
+  local S, refused, G = T.at_halted(keys, a)
   if refused then return refused end
-  T.load(S, { a[2] })
-  local G, left = S.groups[a[2]], 1000
-  if not G then return T.refuse('GROUP_NOT_FOUND', 'group=' .. a[2]) end
-  if not string.match(G.state, '^halted:') then return T.not_in(G) end
+  local left = 1000
   for i = 3, math.min(#a, 66) do
     if not string.match(a[i], '^@take:') and not string.match(a[i], '^@held:') then
       return T.refuse('SCHEMA_VALIDATION_FAILED', 'index=' .. a[i])
