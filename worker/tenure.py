@@ -36,16 +36,14 @@ from .core.bars import Bars
 from .core.inbox import Inbox
 from .core.quarantine import Quarantine, told
 from .core.queues import ENDS_A_RUN, Queues
-from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, Ready, View, decide
 from .core.waiting import Waiting
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
 from .run import Desk, End, Run, Ticket
+from .taking import Taking
 
 _log = logging.getLogger("treadle.worker")
-FRUITLESS_MAX = 8
-"""Takes in a row that give nothing although something is listed, before it waits for the next look."""
 HALTED_S = 60.0
 """A Group that was halted here is looked at again, if it is heard of, so much later: it may have been repaired."""
 _NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
@@ -75,24 +73,14 @@ class Tenure:
         self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
         self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self._serves)
-        self.ready = Ready(session.agent, self.sought)
+        self.taking = Taking(session.agent, self.sought)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned = Waiting()
         self._quarantine = Quarantine()
         self.due_ms: dict[int, int | None] = {}
-        self._passed: dict[tuple[GroupId, Capability], tuple[str, int]] = {}
-        """Head and number of what is too wide for what is free, or not for this Worker: asked for again once either changes,
-        a slot gets free, or the whole directory is read."""
-        self._set_by: dict[tuple[GroupId, Capability], DirectoryEntry] = {}
-        self._alone: int | None = None
-        """The partition that gets all free slots at the next take, since its head is wider than its share was."""
-        self.is_hungry = True
-        """Whether asking for work may give some: something changed since the last time nothing was got."""
         self.is_stopping = False
         self.is_over = False
-        self._fruitless = 0
-        self._fallbacks = FALLBACKS_MAX
         self.halted: set[GroupId] = set()
         self.bars = Bars()
         self._halted_s: dict[GroupId, float] = {}
@@ -129,29 +117,8 @@ class Tenure:
             for grant in self.owned.overdue(anyio.current_time(), now_ms, runs, holds):
                 _log.info("%s/%s: no slot is free for it here, given back", shown(grant.group), shown(grant.item))
                 self._release(grant, "capacity")
-        takes: dict[int, tuple[list[Take], int]] = {}
-        if free > 0 and self.is_hungry and not self.is_stopping:
-            takes = self._takes(free, now_ms)
+        takes = {} if self.is_stopping else self.taking.takes(free, now_ms)
         return self.lanes.freeze(takes, self._moved())
-
-    def _takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
-        view = View(self.ready, free, fallbacks=self._fallbacks)
-        alone, self._alone = self._alone, None
-        takes: dict[int, tuple[list[Take], int]] = {}
-        planned = 0
-        for action in decide(view, now_ms):
-            listed, width = takes.get(action.partition, ([], 0))
-            listed.append(Take(action.group, action.capability, action.most, action.tag))
-            wanted = 0 if action.fallback else action.most
-            takes[action.partition] = (listed, width + wanted)
-            planned += wanted
-        if alone in takes:
-            return {alone: (takes[alone][0], free)}
-        for partition, (listed, width) in takes.items():
-            # What is planned for no partition goes to the first: an item may be wider than one slot.
-            takes[partition] = (listed, width + max(0, free - planned))
-            break
-        return takes
 
     def _moved(self) -> dict[int, list[tuple[GroupId, int]]]:
         cursors: dict[int, list[tuple[GroupId, int]]] = {}
@@ -163,21 +130,13 @@ class Tenure:
 
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
-        if whole is not None:
-            self._passed.clear()
         theirs = [self.asked.sift(entry) for entry in entries]
         theirs = [entry for entry in theirs if self._serves(entry.group)]
         for entry in theirs:
             if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
                 self.halted.discard(entry.group)
         shut = self.halted | self.bars.groups
-        mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in theirs]
-        if whole is None:
-            self.ready.update(mine, now_ms)
-        else:
-            self.ready.replace(whole, mine, now_ms)
-        if any(entry.takeable and not entry.code for entry in mine):
-            self.is_hungry = True
+        self.taking.fold(theirs, shut, now_ms, whole=whole)
         self._forget(theirs)
 
     def _serves(self, group: GroupId) -> bool:
@@ -190,15 +149,6 @@ class Tenure:
         for operation in declines:
             self.lanes.ask(entry.partition, operation, Ticket())
         self.admit([replace(entry, takeable=max(0, entry.takeable - len(declines)))], now_ms)
-
-    def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
-        """The entry, or one with nothing to take while all of it is known to be passed over here."""
-        key = (entry.group, entry.capability)
-        if entry.code or self._passed.get(key) != (entry.head, entry.takeable):
-            self._set_by.pop(key, None)
-            return entry
-        self._set_by[key] = entry
-        return replace(entry, code="CAPACITY")
 
     def _leaving(self, operations: Iterable[Operation]) -> Iterator[Run]:
         for operation in operations:
@@ -218,14 +168,12 @@ class Tenure:
         for group, _ in turn.cursors:
             self._cursors.pop(group, None)
         self._receive(turn, reply)
-        granted = 0
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
             if isinstance(operation, Save | Yield):
                 self._saved(operation, outcome)
             if isinstance(operation, Start):
                 self._answered_start(operation, outcome, reply.envelope.now_ms)
             for grant in outcome.grants:
-                granted += 1
                 self._granted(grant, asked_s)
             if isinstance(operation, Take) and outcome.code.startswith("LOG_"):
                 _log.error("group %s: %s; it is halted, other Groups go on", shown(operation.group), outcome.code)
@@ -233,19 +181,9 @@ class Tenure:
                 ticket.answer(outcome)
             if outcome.code == "MEMBERSHIP_STALE":
                 self.expel(turn.partition, operation.group)
-        asked = [
-            (operation.group, operation.capability, outcome.code)
-            for operation, outcome in zip(turn.operations, reply.outcomes, strict=True)
-            if isinstance(operation, Take)
-        ]
-        if asked:
-            self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
-        if not granted:
-            self._set_aside(turn, reply, {(group, capability) for group, capability, code in asked if code == "OK"})
+        self.taking.answered(turn, reply, free=self.free_slots)
         self.admit(reply.entries, reply.envelope.now_ms)
-        if asked:
-            self._fruitless = 0 if granted else self._fruitless + 1
-            self.is_hungry = granted > 0 or (self.ready.takeable > 0 and self._fruitless < FRUITLESS_MAX)
+        self.taking.settle(turn, reply)
 
     def _saved(self, operation: Save | Yield, outcome: Outcome) -> None:
         """Ends the run of a stored Yield or a refused save, whether or not its handler still waits for the answer."""
@@ -269,14 +207,6 @@ class Tenure:
     def _release(self, grant: Grant, reason: str) -> None:
         release = Release(grant.group, grant.item, grant.ownership_epoch, reason)
         self.lanes.ask(grant.partition, release, Ticket())
-
-    def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]]) -> None:
-        """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
-        if wide and turn.slots < self.free_slots:
-            self._alone = turn.partition
-        else:
-            heads = {(one.group, one.capability): (one.head, one.takeable) for one in reply.entries}
-            self._passed.update({key: heads[key] for key in wide & heads.keys()})
 
     def inherit(self, grants: Iterable[Grant]) -> None:
         """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
@@ -366,7 +296,7 @@ class Tenure:
 
     def leave(self, group: GroupId) -> None:
         """Lets go of a Group that this Agent is no member of."""
-        for forget in (self.owned.drop_group, self.queues.drop_group, self.inbox.forget, self.ready.remove):
+        for forget in (self.owned.drop_group, self.queues.drop_group, self.inbox.forget, self.taking.ready.remove):
             forget(group)
         self._cursors.pop(group, None)
 
@@ -375,7 +305,7 @@ class Tenure:
         _log.error("group %s is halted here: %s", shown(group), error)
         self.halted.add(group)
         self._halted_s[group] = anyio.current_time()
-        self.ready.remove(group)
+        self.taking.ready.remove(group)
 
     # --- ends ---
 
@@ -393,10 +323,7 @@ class Tenure:
             self.owned.ran(run.grant.capability, run.lasted_s)
         if run.is_blocked:
             self.owned.block(run.grant, self.queues.get(*run.key), anyio.current_time())
-        self.is_hungry = True
-        self._passed.clear()
-        self.ready.update(self._set_by.values(), 0)
-        self._set_by.clear()
+        self.taking.slot_freed()
 
     def stop(self) -> None:
         """From here on nothing is taken, and handlers yield at their next safe point."""

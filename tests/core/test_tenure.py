@@ -21,7 +21,8 @@ from treadle.shared.model import (
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.run import Run
-from treadle.worker.tenure import FRUITLESS_MAX, HALTED_S, Tenure
+from treadle.worker.taking import FRUITLESS_MAX
+from treadle.worker.tenure import HALTED_S, Tenure
 from treadle.worker.terms import check_pattern
 
 K = EventKind

@@ -309,8 +309,9 @@ def _projection(world: World, runtime: Runtime, quiet: bool) -> Iterator[str]:
     used = sum(run.grant.width for run in tenure.runs.values())
     if used > runtime.slots:
         yield f"{who}: {used} of {runtime.slots} slots are used (S16)"
-    if quiet and tenure.ready.takeable:
-        yield f"{who}: believes that {tenure.ready.takeable} items of {sorted(tenure.ready.standings())} may be taken"
+    ready = tenure.taking.ready
+    if quiet and ready.takeable:
+        yield f"{who}: believes that {ready.takeable} items of {sorted(ready.standings())} may be taken"
     if quiet and not tenure.is_done:
         yield f"{who}: not at rest: runs {list(tenure.runs)}, owned {len(tenure.owned)}, lanes idle {tenure.lanes.is_idle}"
 

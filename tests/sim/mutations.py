@@ -80,7 +80,7 @@ def _is_content_with_nothing() -> AbstractContextManager[Any]:
     def wrong(self: Tenure, turn: Any, reply: Any, *, asked_s: float) -> None:
         right(self, turn, reply, asked_s=asked_s)
         if any(isinstance(operation, Take) for operation in turn.operations):
-            self.is_hungry = any(outcome.grants for outcome in reply.outcomes)
+            self.taking.is_hungry = any(outcome.grants for outcome in reply.outcomes)
 
     return mock.patch.object(Tenure, "answer", wrong)
 

@@ -1,0 +1,121 @@
+"""What this Worker asks to take, and what it learns of what came of that: the directory as it stands for its own slots.
+
+directory entries -> ready -> decide -> takes, by partition -> their answers -> passed over, or asked again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId
+from treadle.shared.store import Take, Turn, TurnReply
+
+from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, Ready, View, decide
+
+FRUITLESS_MAX = 8
+"""Takes in a row that give nothing although something is listed, before it waits for the next look."""
+
+
+class Taking:
+    """One session's view of what may be taken, and its memory of what it asked for in vain."""
+
+    def __init__(self, agent: AgentId, sought: Sequence[Capability]) -> None:
+        self.ready = Ready(agent, sought)
+        self.is_hungry = True
+        """Whether asking for work may give some: something changed since the last time nothing was got."""
+        self._passed: dict[tuple[GroupId, Capability], tuple[str, int]] = {}
+        """Head and number of what is too wide for what is free, or not for this Worker: asked for again once either changes,
+        a slot gets free, or the whole directory is read."""
+        self._set_by: dict[tuple[GroupId, Capability], DirectoryEntry] = {}
+        self._alone: int | None = None
+        """The partition that gets all free slots at the next take, since its head is wider than its share was."""
+        self._fruitless = 0
+        self._fallbacks = FALLBACKS_MAX
+
+    def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
+        """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
+        if free <= 0 or not self.is_hungry:
+            return {}
+        view = View(self.ready, free, fallbacks=self._fallbacks)
+        alone, self._alone = self._alone, None
+        takes: dict[int, tuple[list[Take], int]] = {}
+        planned = 0
+        for action in decide(view, now_ms):
+            listed, width = takes.get(action.partition, ([], 0))
+            listed.append(Take(action.group, action.capability, action.most, action.tag))
+            wanted = 0 if action.fallback else action.most
+            takes[action.partition] = (listed, width + wanted)
+            planned += wanted
+        if alone in takes:
+            return {alone: (takes[alone][0], free)}
+        for partition, (listed, width) in takes.items():
+            # What is planned for no partition goes to the first: an item may be wider than one slot.
+            takes[partition] = (listed, width + max(0, free - planned))
+            break
+        return takes
+
+    def fold(
+        self, entries: Sequence[DirectoryEntry], shut: set[GroupId], now_ms: int, *, whole: int | None = None
+    ) -> None:
+        """Folds directory entries, those of `shut` Groups as empty; `whole`: they are all of that partition."""
+        if whole is not None:
+            self._passed.clear()
+        mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in entries]
+        if whole is None:
+            self.ready.update(mine, now_ms)
+        else:
+            self.ready.replace(whole, mine, now_ms)
+        if any(entry.takeable and not entry.code for entry in mine):
+            self.is_hungry = True
+
+    def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
+        """The entry, or one with nothing to take while all of it is known to be passed over here."""
+        key = (entry.group, entry.capability)
+        if entry.code or self._passed.get(key) != (entry.head, entry.takeable):
+            self._set_by.pop(key, None)
+            return entry
+        self._set_by[key] = entry
+        return replace(entry, code="CAPACITY")
+
+    def answered(self, turn: Turn, reply: TurnReply, *, free: int) -> None:
+        """Notes what a turn's takes gave, before its entries are folded; `free`: the slots that are free since."""
+        codes = self._codes(turn, reply)
+        granted = _granted(reply)
+        if codes:
+            self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
+        if not granted:
+            self._set_aside(turn, reply, {key for key, code in codes if code == "OK"}, free)
+
+    def settle(self, turn: Turn, reply: TurnReply) -> None:
+        """Judges, once the entries of a turn's reply are folded, whether asking again may give something."""
+        if self._codes(turn, reply):
+            granted = _granted(reply)
+            self._fruitless = 0 if granted else self._fruitless + 1
+            self.is_hungry = granted > 0 or (self.ready.takeable > 0 and self._fruitless < FRUITLESS_MAX)
+
+    def slot_freed(self) -> None:
+        """A slot is free: what was too wide may fit now."""
+        self.is_hungry = True
+        self._passed.clear()
+        self.ready.update(self._set_by.values(), 0)
+        self._set_by.clear()
+
+    def _codes(self, turn: Turn, reply: TurnReply) -> list[tuple[tuple[GroupId, Capability], str]]:
+        return [
+            ((operation.group, operation.capability), outcome.code)
+            for operation, outcome in zip(turn.operations, reply.outcomes, strict=True)
+            if isinstance(operation, Take)
+        ]
+
+    def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]], free: int) -> None:
+        """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
+        if wide and turn.slots < free:
+            self._alone = turn.partition
+        else:
+            heads = {(one.group, one.capability): (one.head, one.takeable) for one in reply.entries}
+            self._passed.update({key: heads[key] for key in wide & heads.keys()})
+
+
+def _granted(reply: TurnReply) -> int:
+    return sum(len(outcome.grants) for outcome in reply.outcomes)
