@@ -99,6 +99,8 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(_K.OFFER_DECLINED, (_S.OFFERED,), _S.OFFERED, Who.OFFERED, by="decline", given=Given.NAMED),
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
     _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
+    _row(_K.PREEMPTION_REQUESTED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="ask_yield"),
+    _row(_K.PREEMPTION_OVERDUE, (_S.ACTIVE,), _S.ACTIVE, Who.TIMER, by="tick"),
     _row(_K.CHECKPOINTED, (_S.ACTIVE,), _S.QUEUED, Who.HOLDER, by="yield"),
     _row(_K.BLOCKED, (_S.ACTIVE,), _S.BLOCKED, Who.HOLDER, by="block"),
     _row(_K.UNBLOCKED, (_S.BLOCKED,), _S.QUEUED, Who.COMMAND, by="unblock", given=Given.OWNED),

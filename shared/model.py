@@ -80,6 +80,8 @@ class EventKind(StrEnum):
     STARTED = "work.started"
     PROGRESS_SAVED = "work.progress_saved"
     CHECKPOINTED = "work.checkpointed"
+    PREEMPTION_REQUESTED = "work.preemption.requested"
+    PREEMPTION_OVERDUE = "work.preemption.overdue"
     BLOCKED = "work.blocked"
     UNBLOCKED = "work.unblocked"
     RELEASED = "work.released"
@@ -100,6 +102,7 @@ EXTENSION_KINDS = frozenset(
         *(EventKind.MISSION_SEALED, EventKind.OFFER_DECLINED, EventKind.PROGRESS_SAVED, EventKind.RELEASED),
         *(EventKind.LAPSED, EventKind.REQUEUED, EventKind.RETRIES_ENDED, EventKind.PARKED),
         *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED),
+        *(EventKind.PREEMPTION_REQUESTED, EventKind.PREEMPTION_OVERDUE),
     }
 )
 """Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
@@ -122,6 +125,8 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
     EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
+    EventKind.PREEMPTION_REQUESTED: ("epoch", "lease", "reason"),
+    EventKind.PREEMPTION_OVERDUE: ("epoch", "lease"),
     EventKind.BLOCKED: ("epoch", "number", "digest", "size", "expires_ms", "reason"),
     EventKind.UNBLOCKED: ("epoch", "start_by_ms", "digest", "size"),
     EventKind.RELEASED: ("epoch", "reason"),

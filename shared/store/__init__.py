@@ -4,11 +4,14 @@ from .authority import Authority, Held, Look, RenewalDoor, Wake, directed_to
 from .connection import Endpoint, Lineage, RedisEndpoint
 from .operations import (
     Accept,
+    AskYield,
     Block,
     Decline,
     Fail,
+    FreeSlot,
     Operation,
     Release,
+    ReserveSlot,
     Save,
     Start,
     Submit,
@@ -24,6 +27,7 @@ from .store import Store
 __all__ = [
     "LOG_KEEP",
     "Accept",
+    "AskYield",
     "Authority",
     "Bell",
     "Block",
@@ -31,6 +35,7 @@ __all__ = [
     "Endpoint",
     "Envelope",
     "Fail",
+    "FreeSlot",
     "Held",
     "Lineage",
     "Look",
@@ -39,6 +44,7 @@ __all__ = [
     "RedisEndpoint",
     "Release",
     "RenewalDoor",
+    "ReserveSlot",
     "Save",
     "Start",
     "Store",

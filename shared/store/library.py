@@ -73,10 +73,13 @@ DOORS: dict[str, tuple[str, ...]] = {
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
     "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),
     "release": ("group", "item", "epoch", "reason"),
+    "ask_yield": ("group", "item", "epoch", "lease", "overdue_ms", "reason"),
+    "reserve_slot": ("group", "capability", "lease", "most", "ttl_ms"),
+    "free_slot": ("group", "lease"),
     "submit": ("group", "item", "epoch", "lease", "digest", "result"),
     "fail": ("group", "item", "epoch", "lease", "digest", "evidence", "retryable"),
 }
-"""Name -> arguments of each Lua file, as its contract header lists them; the last ten are operations of a `turn`."""
+"""Name -> arguments of each Lua file, as its contract header lists them; those from `take` on are operations of a `turn`."""
 
 _HEADER = re.compile(r"^-- (\w+): (.*)$", re.MULTILINE)
 

@@ -12,7 +12,7 @@ from .differences import Difference
 
 PAGE = 2_000
 
-_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out", "to", "ox")
+_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out", "to", "ox", "ya")
 _TIMERS = {ItemState.ACTIVE: "l", ItemState.QUEUED: "s", ItemState.BLOCKED: "b"}
 
 
@@ -49,6 +49,8 @@ def _expected(group: GroupId, item: ItemId, fields: dict[str, str], *, is_active
     if fields["own"] and state in _TIMERS:
         yield f"@held:{fields['own']}", f"{group} {item}"
         yield "@due", f"{_TIMERS[state]} {group} {item}"
+    if fields["ya"] not in ("", "0"):
+        yield "@due", f"v {group} {item}"
     if fields["nb"] and is_active and fields["dep"] in ("", "0"):
         yield "@due", f"n {group} {item}"
     if fields["rel"]:

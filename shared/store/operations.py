@@ -119,6 +119,41 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class AskYield:
+    """Records that an active item is asked for its slot: its run gives it up at its next safe point."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    overdue_ms: int
+    """After which it is said, once, that no safe point was reached: at most a day."""
+    reason: str = "fair_share"
+    """A token; it names nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveSlot:
+    """Notes that a Group waits for the slot of the run under `lease`, which may be of any Group and partition."""
+
+    group: GroupId
+    capability: Capability
+    lease: LeaseId
+    most: int
+    """How many slots it may wait for, this one included: 64 at most (scheduler.md rule 9)."""
+    ttl_ms: int
+    """After which it is over by itself: at most a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """Says that a Group does not wait for that slot any more."""
+
+    group: GroupId
+    lease: LeaseId
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Submits an item's result."""
 
@@ -143,7 +178,8 @@ class Fail:
     retryable: bool = False
 
 
-Operation = Take | Accept | Decline | Start | Save | Yield | Block | Release | Submit | Fail
+Preemption = AskYield | ReserveSlot | FreeSlot
+Operation = Take | Accept | Decline | Start | Save | Yield | Block | Release | Submit | Fail | Preemption
 
 
 def payload_size(operation: Operation) -> int:
@@ -181,6 +217,12 @@ def _arguments(op: Operation) -> Arguments:
             return ["block", op.group, op.item, op.epoch, op.lease, *checkpoint, op.reason, op.needs, op.ttl_ms]
         case Release():
             return ["release", op.group, op.item, op.epoch, op.reason]
+        case AskYield():
+            return ["ask_yield", op.group, op.item, op.epoch, op.lease, op.overdue_ms, op.reason]
+        case ReserveSlot():
+            return ["reserve_slot", op.group, op.capability, op.lease, op.most, op.ttl_ms]
+        case FreeSlot():
+            return ["free_slot", op.group, op.lease]
         case Submit():
             return ["submit", op.group, op.item, op.epoch, op.lease, op.digest, op.result]
         case Fail():

@@ -24,7 +24,22 @@ from ..model import (
     Usage,
 )
 from ..versions import parted
-from .operations import Accept, Block, Decline, Fail, Release, Save, Start, Submit, Take, Turn, Yield
+from .operations import (
+    Accept,
+    AskYield,
+    Block,
+    Decline,
+    Fail,
+    FreeSlot,
+    Release,
+    ReserveSlot,
+    Save,
+    Start,
+    Submit,
+    Take,
+    Turn,
+    Yield,
+)
 
 _BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 _RUN = re.compile(_BELL.pattern + r"(?: ([0-9]{1,14}))?")
@@ -56,7 +71,7 @@ class Outcome:
     grants: tuple[Grant, ...] = ()
     at_ms: int = 0
     """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a failure: when the item is offered
-    again; 0 for never."""
+    again; 0 for never. Of a run that is asked for its slot: by when it is to give it up."""
     size: int = 0
     """Of a block: that of its Checkpoint."""
 
@@ -237,13 +252,13 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                 if lease := grant.lease:
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
-        elif outcome.seq is not None:
+        elif outcome.seq is not None and not isinstance(op, ReserveSlot | FreeSlot):
             _note_ending(op, session.agent, outcome.seq, outcome, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 
 
 def _note_ending(
-    op: Decline | Save | Yield | Block | Release | Submit | Fail,
+    op: Decline | Save | AskYield | Yield | Block | Release | Submit | Fail,
     agent: AgentId,
     seq: int,
     outcome: Outcome,
@@ -255,6 +270,8 @@ def _note_ending(
             note(op.group, op.item, seq, EventKind.OFFER_DECLINED, agent, op.reason)
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
+        case AskYield():
+            note(op.group, op.item, seq, EventKind.PREEMPTION_REQUESTED, op.epoch, op.lease, op.reason)
         case Yield():
             data = (op.epoch, op.number, op.digest, len(op.state), at_ms)
             note(op.group, op.item, seq, EventKind.CHECKPOINTED, *data)

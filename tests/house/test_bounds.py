@@ -48,7 +48,7 @@ def literal(file: str, pattern: str) -> set[int]:
         ("_base.lua", "T.EVIDENCE_MAX", {codec.EVIDENCE_MAX}),
         ("_block.lua", "T.SILENT_TTLS", {facts.SILENT_AFTER_TTLS}),
         ("_block.lua", "T.BLOCKED_MS_MAX", {1000 * context.BLOCKED_S_MAX}),
-        ("_block.lua", "T.REASON_MAX", {12 * blocking.REASON_MAX}),
+        ("_base.lua", "T.TOKEN_MAX", {12 * blocking.REASON_MAX}),
         ("_base.lua", "T.BYTES_MAX", {codec.PAYLOAD_MAX, operations.TURN_BYTES_MAX}),
     ],
 )

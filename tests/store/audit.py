@@ -292,6 +292,9 @@ async def _audit_items(
             expected[f"@held:{told.owner}"][f"{group} {name}"] = 0
             kind, at = DUE[told.state]
             expected["@due"][f"{kind} {group} {name}"] = int(item[at])
+        assert "ya" not in item or told.state is ItemState.ACTIVE, f"{where} is asked for a slot it does not fill"
+        if item.get("ya", "0") != "0":
+            expected["@due"][f"v {group} {name}"] = int(item["ya"])
         if "rel" in item:
             expected["@due"][f"r {group} {name}"] = -1
         if told.state is ItemState.ACTIVE:

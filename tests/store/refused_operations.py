@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from builders import GROUP, a_new_item
 from store.refused import HALT, LANE, Call, Case, refusal
-from store.world import SHORT_MS, Hand, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from store.world import (
+    SHORT_MS,
+    Hand,
+    World,
+    a_block,
+    a_fail,
+    a_release,
+    a_reservation,
+    a_save,
+    a_start,
+    a_submit,
+    a_take,
+    a_yield,
+    an_ask,
+)
 from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
-from treadle.shared.store import Accept, Decline, Operation, commands
+from treadle.shared.store import Accept, Decline, FreeSlot, Operation, commands
 from treadle.shared.store.controls import pause
 from treadle.shared.store.lineage import new_incarnation
 
@@ -19,12 +34,13 @@ OPERATIONS: dict[str, Make] = {
     "start": a_start,
     "save": a_save,
     "yield": a_yield,
+    "ask_yield": an_ask,
     "block": a_block,
     "release": a_release,
     "submit": a_submit,
     "fail": a_fail,
 }
-WITH_LEASE = ("save", "yield", "block", "submit", "fail")
+WITH_LEASE = ("save", "yield", "ask_yield", "block", "submit", "fail")
 
 
 async def outcome_of(hand: Hand, operation: Operation) -> str:
@@ -228,6 +244,121 @@ _wrong_block("a_reason_that_is_empty", reason="")
 _wrong_block("a_reason_that_is_no_token", reason="two words")
 _wrong_block("a_reason_beyond_its_bound", reason="r" * 2401)
 _wrong_block("needs_that_would_make_the_log_unreadable", needs=b"n" * 16_385)
+
+
+def _wrong_ask(name: str, **of: Any) -> None:
+    async def wrong(world: World) -> Call:
+        hand, grant = await _ready(world, "ask_yield")
+        return lambda: outcome_of(hand, an_ask(grant, **of))
+
+    wrong.__name__ = name
+    refusal("ask_yield", "SCHEMA_VALIDATION_FAILED", *LANE)(wrong)
+
+
+_wrong_ask("asked_for_a_reason_that_is_empty", reason="")
+_wrong_ask("asked_for_a_reason_that_is_no_token", reason="two words")
+_wrong_ask("overdue_at_once", overdue_ms=0)
+_wrong_ask("overdue_after_more_than_a_day", overdue_ms=86_400_001)
+
+
+def _slot(name: str, make: Callable[..., Operation]) -> None:
+    """What is refused of slots that Groups wait for."""
+
+    def on(code: str) -> Callable[[Case], Case]:
+        return refusal(name, code, *LANE)
+
+    @on("GROUP_NOT_FOUND")
+    async def for_a_group_that_is_not_there(world: World) -> Call:
+        hand = await world.hand()
+        return lambda: outcome_of(hand, make("nowhere"))
+
+    @on("MEMBERSHIP_STALE")
+    async def for_a_group_that_keeps_it_out(world: World) -> Call:
+        hand, grant = await _ready(world, "start")
+        await commands.end_membership(world.store, grant.group, hand.session.agent, actor="ana", reason="no")
+        return lambda: outcome_of(hand, make())
+
+    async def halted(world: World, code: str) -> Call:
+        await world.mission()
+        hand = await world.hand()
+        await world.raw.hset(world.key("@groups"), GROUP, f"halted:{code} 1 acme standard 1")
+        return lambda: outcome_of(hand, make())
+
+    @on("LOG_FOREIGN")
+    async def for_a_halted_group(world: World) -> Call:
+        return await halted(world, "LOG_FOREIGN")
+
+    @on("LOG_REBORN")
+    async def for_a_group_whose_log_was_gone(world: World) -> Call:
+        return await halted(world, "LOG_REBORN")
+
+
+_slot("reserve_slot", a_reservation)
+_slot("free_slot", lambda group=GROUP: FreeSlot(GroupId(group), LeaseId("a-lease")))
+
+
+@refusal("reserve_slot", "EMPTY", *LANE)
+async def reserved_for_a_group_that_waits_for_nothing(world: World) -> Call:
+    hand, _ = await _ready(world, "save")
+    return lambda: outcome_of(hand, a_reservation())
+
+
+@refusal("reserve_slot", "EMPTY", *LANE)
+async def reserved_for_a_mission_that_has_ended(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await world.store.call("cancel", 0, (GROUP, "-", "ana", "reason"))
+    return lambda: outcome_of(hand, a_reservation())
+
+
+@refusal("reserve_slot", "EMPTY", *LANE)
+async def reserved_for_all_that_waits_already(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_reservation(lease="another", most=9))
+    return lambda: outcome_of(hand, a_reservation(most=9))
+
+
+@refusal("reserve_slot", "RESERVED", *LANE)
+async def reserved_for_a_group_that_has_as_many_as_it_may(world: World) -> Call:
+    await world.mission(GROUP, *(a_new_item(item) for item in "abc"))
+    hand = await world.hand()
+    for lease in ("another", "yet-another"):
+        await hand.do(a_reservation(lease=lease, most=2))
+    return lambda: outcome_of(hand, a_reservation(most=2))
+
+
+@refusal("reserve_slot", "PAUSED", *LANE)
+async def reserved_while_it_is_paused(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await pause(world.store, "all", actor="ana")
+    return lambda: outcome_of(hand, a_reservation())
+
+
+@refusal("reserve_slot", "QUARANTINE", *LANE)
+async def reserved_in_quarantine(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    await new_incarnation(world.store, actor="ana", action="1", reason="asked")
+    return lambda: outcome_of(hand, a_reservation())
+
+
+def _wrong_reservation(name: str, **of: Any) -> None:
+    async def wrong(world: World) -> Call:
+        await world.mission()
+        hand = await world.hand()
+        return lambda: outcome_of(hand, a_reservation(**of))
+
+    wrong.__name__ = name
+    refusal("reserve_slot", "SCHEMA_VALIDATION_FAILED", *LANE)(wrong)
+
+
+_wrong_reservation("a_lease_that_is_no_token", lease="two words")
+_wrong_reservation("a_lease_that_would_be_two", lease="one=1")
+_wrong_reservation("a_slot_reserved_for_no_time", ttl_ms=0)
+_wrong_reservation("a_slot_reserved_for_more_than_a_day", ttl_ms=86_400_001)
+_wrong_reservation("slots_that_are_no_small_number", most=100)
 
 
 @refusal("take", "GROUP_NOT_FOUND", *LANE)

@@ -20,11 +20,14 @@ from store.world import (
     a_block,
     a_fail,
     a_release,
+    a_reservation,
     a_save,
     a_start,
     a_submit,
     a_take,
     a_yield,
+    an_ask,
+    lease_of,
 )
 from treadle.shared.errors import ReplyLost
 from treadle.shared.model import AgentId, Grant, GroupId
@@ -33,6 +36,7 @@ from treadle.shared.store import (
     Accept,
     Authority,
     Decline,
+    FreeSlot,
     Operation,
     Store,
     TurnReply,
@@ -112,6 +116,8 @@ class Day:
         (two,) = reply.outcomes[1].grants
         reply = await self.turn(hand, a_start(one), a_release(three))
         (one,) = reply.outcomes[0].grants
+        await self.turn(hand, a_reservation("day-1", lease=lease_of(two)), an_ask(two))
+        await self.turn(hand, FreeSlot(two.group, lease_of(two)))
         await self.turn(sleeper, a_take("day-2"), slots=1)
         reply = await self.turn(rival, a_take("day-1"), slots=1)
         (three,) = reply.outcomes[0].grants

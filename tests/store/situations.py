@@ -10,7 +10,20 @@ from dataclasses import dataclass, replace
 
 from builders import GROUP, a_new_item, a_new_mission
 from store.refused import code_of
-from store.world import SHORT_MS, Hand, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_take, a_yield
+from store.world import (
+    SHORT_MS,
+    Hand,
+    World,
+    a_block,
+    a_fail,
+    a_release,
+    a_save,
+    a_start,
+    a_submit,
+    a_take,
+    a_yield,
+    an_ask,
+)
 from treadle.shared.lifecycle import Given
 from treadle.shared.model import Grant, GroupId, ItemId, ItemState, Lease, LeaseId
 from treadle.shared.store import Accept, Decline, Operation, commands
@@ -220,6 +233,7 @@ OPERATIONS: Mapping[str, Callable[[Grant], Operation]] = {
     "save": lambda grant: a_save(grant, grant.checkpoint_number + 1, b"another state"),
     "yield": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state"),
     "yield to all": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state", keep=False),
+    "ask_yield": an_ask,
     "block": lambda grant: a_block(grant, grant.checkpoint_number + 1, b"another state"),
     "release": a_release,
     "submit": lambda grant: a_submit(grant, b"another result"),

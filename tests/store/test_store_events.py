@@ -9,7 +9,7 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.contracts import OPERATIONS, contracts
 from store.scheduled import a_schedule, standing
-from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_yield
+from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_yield, an_ask
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
@@ -43,6 +43,12 @@ async def _yield(world: World) -> None:
     grant = await hand.started()
     await hand.do(a_yield(grant))
     await hand.do(a_yield(await hand.restarted(grant), 2, keep=False))
+
+
+async def _ask_yield(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(an_ask(await hand.started()))
 
 
 async def _release(world: World) -> None:
@@ -234,6 +240,8 @@ async def _tick(world: World) -> None:
     sleeper = await world.hand("sleeper", ttl_ms=100)  # opened last: its session must not be over before its lease
     await sleeper.started("m-1")
     await sleeper.accepted("m-4")
+    await world.mission("m-9")
+    await hand.do(an_ask(await hand.started("m-9"), overdue_ms=100))
     await world.pass_ms(1001)
     for _ in range(20):
         await world.authority.tick(0)
@@ -273,6 +281,7 @@ HAPPY: dict[str, Happy] = {
     "start": _start,
     "save": _save,
     "yield": _yield,
+    "ask_yield": _ask_yield,
     "block": _block,
     "unblock": _unblock,
     "release": _release,

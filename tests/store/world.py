@@ -15,6 +15,7 @@ from treadle.shared import codec
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, NewItem, Session
 from treadle.shared.store import (
+    AskYield,
     Authority,
     Block,
     Endpoint,
@@ -24,6 +25,7 @@ from treadle.shared.store import (
     Outcome,
     Release,
     RenewalDoor,
+    ReserveSlot,
     Save,
     Start,
     Store,
@@ -251,6 +253,14 @@ def a_block(grant: Grant, number: int = 1, state: bytes = b"state", *, ttl_ms: i
     said = {"reason": "why", "needs": b"needs", "digest": codec.digest(state), **of}
     target = (grant.group, grant.item, grant.ownership_epoch, lease_of(grant), number)
     return Block(*target, state=state, ttl_ms=ttl_ms, **said)
+
+
+def an_ask(grant: Grant, *, overdue_ms: int = 60_000, reason: str = "fair_share") -> AskYield:
+    return AskYield(grant.group, grant.item, grant.ownership_epoch, lease_of(grant), overdue_ms, reason)
+
+
+def a_reservation(group: str = GROUP, *, lease: str = "a-lease", most: int = 1, ttl_ms: int = 90_000) -> ReserveSlot:
+    return ReserveSlot(GroupId(group), Capability(CAPABILITY), LeaseId(lease), most, ttl_ms)
 
 
 def a_release(grant: Grant, reason: str = "stopping") -> Release:

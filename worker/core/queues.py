@@ -38,6 +38,7 @@ _BY_ITS_OWNER = frozenset(
     {
         EventKind.STARTED,
         EventKind.PROGRESS_SAVED,
+        EventKind.PREEMPTION_REQUESTED,
         EventKind.CHECKPOINTED,
         EventKind.BLOCKED,
         EventKind.RELEASED,

@@ -7,8 +7,8 @@ local T = { calls = {}, ops = {}, arity = {} }
 T.EPOCH = 1735689600000
 T.INLINE_MAX = 64
 T.RELEASE_MAX = 64
--- The longest body and the longest Evidence (codec.PAYLOAD_MAX, codec.EVIDENCE_MAX).
-T.BYTES_MAX, T.EVIDENCE_MAX = 1048576, 16384
+-- The longest body, the longest Evidence (codec.PAYLOAD_MAX, codec.EVIDENCE_MAX) and the longest token of an Event.
+T.BYTES_MAX, T.EVIDENCE_MAX, T.TOKEN_MAX = 1048576, 16384, 2400
 
 -- A whole number as text. `%d` is exact below 2^53 and costs a third of `%.0f`, which is most of a call's formatting.
 function T.int(n)
@@ -19,6 +19,11 @@ function T.words(text)
   local list = {}
   for word in string.gmatch(text or '', '%S+') do list[#list + 1] = word end
   return list
+end
+
+-- Whether a text is a token that an Event may hold: a reason, a Lease ID.
+function T.is_token(text)
+  return text ~= '' and #text <= T.TOKEN_MAX and not string.find(text, '[^%w_.~%%-]')
 end
 
 -- How many values one command takes: `unpack` can hand over fewer than 8,000; even, so that pairs stay together.

@@ -1,7 +1,7 @@
 -- Blocked items: why they cannot go on, for how long they stay with their owner, and their way out.
 
 -- How long a blocked lease may be, in milliseconds: 1 s to 30 days. The longest reason, a token.
-T.BLOCKED_MS_MIN, T.BLOCKED_MS_MAX, T.REASON_MAX = 1000, 2592000000, 2400
+T.BLOCKED_MS_MIN, T.BLOCKED_MS_MAX = 1000, 2592000000
 
 -- A run of `it` is over, and it waits for what somebody decides: its owner keeps it until `expiry`.
 function T.block(S, G, it, expiry, reason, needs)

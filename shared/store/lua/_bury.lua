@@ -58,7 +58,7 @@ function T.bury(S, G)
   local mission = S.base .. G.name .. ':mission'
   T.remove_group(S, G)
   redis.call('HSET', mission, 'expired', '1', 'seq', T.int(G.seq))
-  redis.call('HDEL', mission, 'objective', 'caps', 'chunk', 'keep', 'live', 'snap', 'first')
+  redis.call('HDEL', mission, 'objective', 'caps', 'chunk', 'keep', 'live', 'snap', 'first', 'slots')
   redis.call('PEXPIRE', mission, T.int(T.TOMBSTONE_MS))
 end
 

@@ -70,6 +70,7 @@ function T.commit(S)
       append(S, G)
       save_items(S, G)
       T.save_mission(S, G)
+      if G.reserves then T.save_reserved(S, G) end
       T.remove_items(S, G)
       T.collect(S, G, W)
       if G.buried then T.bury(S, G) elseif G.gone then T.unload(S, G) end

@@ -34,6 +34,7 @@ function T.disown(S, G, it, at)
   G.held[it.own] = held
   held[it.id] = false
   G.due[timer .. G.name .. ' ' .. it.id] = false
+  if it.ya then T.unask(G, it) end
   T.put(it, 'lex', '0')
 end
 

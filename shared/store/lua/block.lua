@@ -12,7 +12,7 @@
 T.arity.block = 10
 
 local function is_wrong(reason, needs, ttl)
-  return reason == '' or #reason > T.REASON_MAX or string.find(reason, '[^%w_.~%%-]') or #needs > T.EVIDENCE_MAX
+  return not T.is_token(reason) or #needs > T.EVIDENCE_MAX
     or not string.find(ttl, '^%d+$') or tonumber(ttl) < T.BLOCKED_MS_MIN or tonumber(ttl) > T.BLOCKED_MS_MAX
 end
 

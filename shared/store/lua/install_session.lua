@@ -7,12 +7,13 @@
 -- events: work.requeued work.released work.offer.created work.parked
 --
 -- What the older session held goes back to `queued`, owned by the new one, once (WRK-014); what is blocked stays so, and
--- belongs to nobody. `lives` is 1 where the process that held it is the one that asks: else a run that is lost a second time
--- without a new Checkpoint is released, to wait or to be parked. `after` is '-', or the Group and item that the call before
--- answered with "more". The Agent's home partition knows the last epoch minted, and refuses an older one. The reply:
--- envelope, "done" or "more group item", the grant lines of what the Agent owns, then inputs and contract of each.
+-- belongs to nobody; a run that was asked for its slot goes to everybody, as it would have at its safe point. `lives` is 1
+-- where the process that held it is the one that asks: else a run that is lost a second time without a new Checkpoint is
+-- released, to wait or to be parked. `after` is '-', or the Group and item that the call before answered with "more". The
+-- Agent's home partition knows the last epoch minted, and refuses an older one. The reply: envelope, "done" or "more group
+-- item", the grant lines of what the Agent owns, then inputs and contract of each.
 local function requeue(S, G, it, lives)
-  local ran, by = it.st == 'active', S.agent .. '@' .. S.epoch
+  local ran, by, asked = it.st == 'active', S.agent .. '@' .. S.epoch, it.ya
   if it.st == 'blocked' then
     T.concern(S, G, S.agent, T.emit(S, G, 'work.released', it.id, by, { it.oe, 'session' }))
     return T.loosen(S, G, it)
@@ -21,12 +22,14 @@ local function requeue(S, G, it, lives)
   local start_by = T.int(S.now + 1000 * tonumber(it.sb or T.START_BY_S))
   local seq = T.emit(S, G, 'work.requeued', it.id, by, { it.oe, S.agent, S.epoch, 'session', start_by })
   local lost = ran and not lives
-  local lost_again = lost and it.lp
-  if lost_again then
-    T.emit(S, G, 'work.released', it.id, by, { it.oe, 'lost' })
+  local back = lost and it.lp and 'lost' or asked and 'asked'
+  if back then T.emit(S, G, 'work.released', it.id, by, { it.oe, back }) end
+  if lost and back ~= 'lost' then T.put(it, 'lp', '1') end
+  if back == 'lost' then
     T.after_loss(S, G, it)
+  elseif back then
+    T.offer_to_all(S, G, it, 'released')
   else
-    if lost then T.put(it, 'lp', '1') end
     T.put(it, 'st', 'queued')
     T.put(it, 'ses', S.epoch)
     T.put(it, 'sby', start_by)
@@ -34,7 +37,7 @@ local function requeue(S, G, it, lives)
     G.due['s ' .. G.name .. ' ' .. it.id] = tonumber(start_by)
   end
   T.concern(S, G, S.agent, seq)
-  return not lost_again
+  return not back
 end
 
 T.calls.install_session = function(keys, a)

@@ -5,7 +5,7 @@
 -- flags: allow-oom
 -- refusals: STORE_CHANGED
 -- events: work.lease_lapsed work.offer.created work.parked work.cancelled work.retries_ended work.released work.expired
---   mission.terminated
+--   work.preemption.overdue mission.terminated
 --
 -- Any process may call it at any time: an entry is carried out only where Redis' clock is past what the item itself says.
 -- The reply: envelope, number of entries that were due (a pump without room waits for the next tick), lines of `T.come_due`,
