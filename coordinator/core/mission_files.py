@@ -19,9 +19,9 @@ from typing import Any, NoReturn, cast
 
 from pydantic import ValidationError
 from treadle.shared.errors import Misuse
+from treadle.shared.locating import Path, line_in_json, line_in_toml
 
 from ..specs import MissionSpec
-from .locating import Path, line_in_json, line_in_toml
 from .moments import moment
 from .readable import cut
 

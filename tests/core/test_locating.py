@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from treadle.coordinator.core.locating import line_in_json, line_in_toml
+from treadle.shared.locating import line_in_json, line_in_toml
 
 TOML = '''\
 # objective = "a comment"

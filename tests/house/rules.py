@@ -31,8 +31,11 @@ PURE = (
     "treadle.shared.codec",
     "treadle.shared.errors",
     "treadle.shared.lifecycle",
+    "treadle.shared.locating",
     "treadle.shared.model",
     "treadle.shared.names",
+    "treadle.shared.policy",
+    "treadle.shared.policy_file",
     "treadle.shared.projection",
     "treadle.shared.store.keys",
 )

@@ -33,11 +33,12 @@ class _Search:
         self.at = 0
 
     def see(self, path: Sequence[str | int], at: int) -> None:
-        depth = len(path)
-        if not self._depth < depth <= len(self._wanted):
+        # A TOML header may be the first to name the tables it is in, so what is deeper tells too.
+        depth = min(len(path), len(self._wanted))
+        if depth <= self._depth:
             return
         # The last step first: it tells most apart, and there may be a million.
-        if (depth == 0 or path[-1] == self._wanted[depth - 1]) and tuple(path) == self._wanted[:depth]:
+        if (depth == 0 or path[depth - 1] == self._wanted[depth - 1]) and tuple(path[:depth]) == self._wanted[:depth]:
             self._depth, self.at = depth, at
 
 
