@@ -4,6 +4,8 @@ from treadle.shared.answers import Added, Ended, Receipt
 from treadle.shared.errors import Corrupt, Expired, Misuse, Refused, TreadleError, Unavailable
 
 from .client import Client
+from .core.gates import Gate
+from .explaining import Why
 from .failures import Failure, JobCancelled, JobFailed, MissionFailed
 from .job import Job, JobReceipt
 from .mission import Mission
@@ -17,6 +19,7 @@ __all__ = [
     "Ended",
     "Expired",
     "Failure",
+    "Gate",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -33,5 +36,6 @@ __all__ = [
     "SyncMission",
     "TreadleError",
     "Unavailable",
+    "Why",
     "WorkSpec",
 ]

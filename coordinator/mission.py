@@ -11,6 +11,7 @@ from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
 from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState
 from treadle.shared.names import name_of, token
+from treadle.shared.store import pictures
 
 from . import commanding
 from .asking import Asking
@@ -18,6 +19,7 @@ from .commanding import Target
 from .core.items import has_deadline, offer_of, plan_items
 from .core.missions import check_ends
 from .core.wording import quoted
+from .explaining import Why, why_of
 from .failures import MissionFailed, evidence_of, failure_of, result_of
 from .specs import OfferMode, OfferSpec, WorkSpec
 from .waiting import why_mission
@@ -53,6 +55,18 @@ class Mission:
         await self.view()
         items = await self._asking.wait(lambda store, _: store.items(self.group))
         return {name_of(item.item): item for item in items}
+
+    async def why(self, item: str) -> Why:
+        """Why an item waits, and what would change it, within half a second: the Workers that could run it are asked too.
+
+        Refused (INVALID_COMMAND) where the Mission has no item of that id.
+        """
+        target = self._target(item)
+        await self.view()
+        facts = await self._asking.ask(lambda store: pictures.why(store, target.group, ItemId(target.item or "")))
+        if facts is None:
+            raise Refused(f"mission {quoted(self.id)} has no item {quoted(item)}", code="INVALID_COMMAND")
+        return await self._asking.wait(lambda store, _: why_of(store, facts))
 
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Its Events with a sequence above `after`, in order, each once, as they come; ends behind the terminal one.

@@ -32,6 +32,7 @@ from .client import Client
 from .commanding import REASON
 from .core.items import BATCH_MAX
 from .enqueuing import Marked
+from .explaining import Why
 from .job import Job, JobReceipt
 from .mission import Mission
 from .specs import MissionSpec, OfferMode, WorkOptions, WorkSpec
@@ -65,6 +66,10 @@ class SyncMission:
     def items(self) -> dict[str, ItemView]:
         """As `Mission.items`."""
         return self._running().run(self._mission.items)
+
+    def why(self, item: str) -> Why:
+        """As `Mission.why`."""
+        return self._running().run(lambda: self._mission.why(item))
 
     def events(self, *, after: int = 0) -> Generator[Event, None, None]:
         """As `Mission.events`: a generator that waits for the next one."""

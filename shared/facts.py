@@ -145,6 +145,8 @@ class ItemFacts:
     """As of `ServerFacts`, of its partition."""
     workers: tuple[WorkerFacts, ...] = ()
     """The live sessions that offer its capability."""
+    kept_out: tuple[AgentId, ...] = ()
+    """Agents whose Membership in its Mission was ended (R6)."""
     busy: int = 0
     """Slots of theirs that run something now."""
 

@@ -20,6 +20,7 @@ from treadle.shared.model import Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
+from .explaining import Questions
 from .patience import HURRY_S, Patience
 from .reading import read_on
 from .renewal import RenewalThread, Report, renew_due
@@ -53,6 +54,7 @@ class Shift:
         self._store = store
         self._rung = anyio.Event()
         self._wakes: deque[Wake] = deque()
+        self._questions = Questions()
         self._heeded: anyio.Event | None = None
         """Set when what a token led to is answered."""
         self._fault: BaseException | None = None
@@ -177,6 +179,7 @@ class Shift:
         await self._hear()
         await self._tick()
         await self._look()
+        await self._questions.answer(self._store, self._tenure, self._now_ms())
         for group in self._tenure.behind:
             await read_on(self._authority, self._tenure, group)
         for entry in self._tenure.asked.withheld:
@@ -233,6 +236,7 @@ class Shift:
             if wake.token is not None and not wake.token.startswith(TIMER):  # a timer's is handed to nobody
                 self._tenure.lanes.token(wake.partition, wake.token)
             self._unread.add(wake.partition)  # a doorbell may be an offer to this Worker by name
+            self._questions.hear(wake)
             if bell := wake.bell:
                 self._tenure.hear(wake.partition, bell.group, bell.previous, bell.first, bell.last, [])
 

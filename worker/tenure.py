@@ -72,7 +72,7 @@ class Tenure:
         self.queues = Queues(session.agent, session.epoch)
         self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
-        self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self._serves)
+        self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self.serves)
         self.taking = Taking(session.agent, self.sought)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
@@ -131,7 +131,7 @@ class Tenure:
     def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
         """Folds directory entries; `whole`: they are all of that partition."""
         theirs = [self.asked.sift(entry) for entry in entries]
-        theirs = [entry for entry in theirs if self._serves(entry.group)]
+        theirs = [entry for entry in theirs if self.serves(entry.group)]
         for entry in theirs:
             if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
                 self.halted.discard(entry.group)
@@ -139,7 +139,8 @@ class Tenure:
         self.taking.fold(theirs, shut, now_ms, whole=whole)
         self._forget(theirs)
 
-    def _serves(self, group: GroupId) -> bool:
+    def serves(self, group: GroupId) -> bool:
+        """Whether this Worker works for a Mission (`--groups`)."""
         return self._pattern == "*" or fnmatchcase(name_of(group), self._pattern)
 
     def answer_offers(self, entry: DirectoryEntry, items: Sequence[ItemView], now_ms: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,9 +13,10 @@ from treadle.shared.store import Store, pictures
 from treadle.shared.versions import parted, spoken
 
 from ..core.addresses import readings
-from ..core.gates import explain
 from ..core.readable import safe
+from ..core.told import expected
 from ..core.wording import quoted
+from ..explaining import Why, why_of
 from .opening import with_store
 from .options import AsJson, Prefix, Url
 from .output import cell, console, document
@@ -25,27 +27,36 @@ Address = Annotated[str, typer.Argument(metavar="MISSION/ITEM", help="The item, 
 def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
     """Say why a WorkItem waits, and what would change it.
 
-    Every gate that holds it is named, the one to act upon first; nothing is said about other Missions.
+    Every gate that holds it is named, the one to act upon first; nothing is said about other Missions. The Workers that
+    could run it are asked for theirs: who has not answered within half a second is not waited for.
 
     Codes: DEPENDENCY NOT_BEFORE BACKOFF HELD OFFER_OVER OFFERED_TO QUARANTINE PAUSED NO_WORKER UNSCHEDULABLE CAPACITY QUEUED
-    NEXT; of one that does not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED
-    HALTED.
+    KEPT_OUT STOPPING NOT_SERVED FAIR_SHARE UNHEARD NO_ANSWER NEXT; of one that does not wait: RUNNING ACCEPTED BLOCKED
+    SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
-    --json: {"mission", "item", "state", "capability", "version", "gates": [{"code", "text", "change"}]}
+    --json: {"mission", "item", "state", "capability", "version", "asked", "answered", "gates": [{"code", "text", "change",
+    "from_s", "to_s"}]}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in seconds from now, null
+    where nobody can say
     """
-    facts = with_store(url, prefix, lambda store: find(store, address))
-    gates = explain(facts)
+
+    async def read(store: Store) -> Why:
+        return await why_of(store, await find(store, address))
+
+    found = with_store(url, prefix, read)
+    facts = found.facts
     if as_json:
-        said = [{"code": gate.code.value, "text": gate.text, "change": gate.change} for gate in gates]
         about = {"mission": facts.mission, "item": facts.item, "state": facts.state.value}
         name, version = parted(facts.capability)
-        document({**about, "capability": name, "version": version, "gates": said})
+        asked = {"asked": found.asked, "answered": found.answered}
+        document({**about, "capability": name, "version": version, **asked, "gates": list(map(asdict, found.gates))})
         return
     target = console()
     target.print(cell(f"{facts.mission}/{facts.item} is {facts.state} ({spoken(facts.capability)})"))
-    for gate in gates:
+    for gate in found.gates:
         target.print(cell(gate.code), cell(gate.text))
         target.print(cell(f"  what would change it: {gate.change}"), style="dim")
+    if when := expected(found.gates[0]):
+        target.print(cell(f"its start is expected {when}"))
 
 
 async def find(store: Store, address: str) -> ItemFacts:

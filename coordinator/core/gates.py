@@ -48,6 +48,12 @@ class Code(StrEnum):
     UNSCHEDULABLE = "UNSCHEDULABLE"
     CAPACITY = "CAPACITY"
     QUEUED = "QUEUED"
+    KEPT_OUT = "KEPT_OUT"
+    STOPPING = "STOPPING"
+    NOT_SERVED = "NOT_SERVED"
+    FAIR_SHARE = "FAIR_SHARE"
+    UNHEARD = "UNHEARD"
+    NO_ANSWER = "NO_ANSWER"
     NEXT = "NEXT"
 
 
@@ -58,6 +64,10 @@ class Gate:
     code: Code
     text: str
     change: str
+    from_s: int | None = None
+    """Before which a start is not to be expected, in seconds from now, coarse; None: nobody can say."""
+    to_s: int | None = None
+    """Until when it is to be expected."""
 
 
 def explain(facts: ItemFacts) -> tuple[Gate, ...]:
@@ -263,6 +273,15 @@ def _workers(facts: ItemFacts) -> Gate | None:
             Code.NO_WORKER,
             f"no live Worker offers {spoken(facts.capability)}",
             f"start one: treadle-worker run --handlers MODULE, with a handler of {spoken(facts.capability)}",
+        )
+    kept_out = [one.agent for one in facts.workers if one.agent in facts.kept_out]
+    if len(kept_out) == len(facts.workers):
+        named = listed([shown(agent) for agent in kept_out[:NAMED_MAX]])
+        return Gate(
+            Code.KEPT_OUT,
+            f"{named} offer{'s' if len(kept_out) == 1 else ''} {spoken(facts.capability)} and "
+            f"{'is' if len(kept_out) == 1 else 'are'} kept out of its Mission, no other live Worker does",
+            f"`treadle admit AGENT --mission {safe(facts.mission)}`, or another Worker",
         )
     widest = max(one.slots for one in facts.workers)
     if widest and facts.width > widest:

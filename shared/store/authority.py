@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import Corrupt, Stale, StoreChanged, TreadleError
 from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
 from ..names import shown
+from ..reasons import MARK, Question
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
@@ -57,11 +58,12 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What woke a Worker: a token (capability, Group, hop) or a doorbell."""
+    """What woke a Worker: a token (capability, Group, hop), a doorbell, or somebody's question."""
 
     partition: int
     token: str | None
     bell: Bell | None
+    question: Question | None = None
 
 
 def directed_to(agent: AgentId) -> Capability:
@@ -245,6 +247,8 @@ class Authority:
         key, entry = found
         if entry == views.POKE:
             return None
+        if "@inbox:" in key and entry.startswith(MARK):
+            return Wake(names[key], None, None, Question.parse(entry, where=key))
         if "@inbox:" in key:
             return Wake(names[key], None, Bell.parse(entry, where=key))
         return Wake(names[key], wake_token(entry, where=key), None)

@@ -54,6 +54,11 @@ def inbox(base_: str, who: AgentId | str) -> str:
     return f"{base_}@inbox:{who}"
 
 
+def asked(base_: str, nonce: str) -> str:
+    """That a question is open, and how many Workers it was put to."""
+    return f"{base_}@asked:{nonce}"
+
+
 def groups(base_: str) -> str:
     return f"{base_}@groups"
 
@@ -64,6 +69,11 @@ def log(base_: str, group: GroupId) -> str:
 
 def mission(base_: str, group: GroupId) -> str:
     return f"{base_}{group}:mission"
+
+
+def ended(base_: str, group: GroupId) -> str:
+    """The Agents whose Membership in the Group was ended."""
+    return f"{base_}{group}:ended"
 
 
 def items(base_: str, group: GroupId) -> str:

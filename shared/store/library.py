@@ -46,6 +46,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "look": ("replid", "since", "paging", "capability", "..."),
     "read": ("replid", "group", "item", "body", "..."),
     "watch": ("replid", "group", "item", "client", "ttl_ms"),
+    "question": ("replid", "group", "item", "nonce"),
+    "answer": ("replid", "agent", "session", "nonce", "reasons"),
     "schedule": (
         *("replid", "verb", "group", "schedule", "actor", "digest", "due_ms", "missed", "spec"),
         *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract"),

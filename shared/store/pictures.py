@@ -227,7 +227,10 @@ async def why(store: Store, group: GroupId, item: ItemId) -> ItemFacts | None:
     quarantine_ms = int(await store.run(lambda client: client.hget(keys.meta(base), "quarantine")) or b"0")
     holding = ("all", f"a:{account}", f"c:{parted(facts.capability)[0]}", f"g:{group}")
     paused = tuple(flags[flag] for flag in holding if flag in flags)
-    return replace(facts, workers=live, busy=busy, paused=paused, quarantine_ms=quarantine_ms)
+    ended = await store.run(lambda client: client.hkeys(keys.ended(base, group)))
+    kept_out = tuple(sorted(AgentId(agent.decode()) for agent in ended))
+    facts = replace(facts, workers=live, kept_out=kept_out, busy=busy)
+    return replace(facts, paused=paused, quarantine_ms=quarantine_ms)
 
 
 async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: int) -> tuple[ItemFacts, str] | None:

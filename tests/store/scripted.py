@@ -138,6 +138,10 @@ class Day:
         reply = await self.turn(hand, a_take("day-1"), a_take("day-2"), slots=1, ahead=1)
         (last,) = reply.outcomes[0].grants
         await insist(lambda: store.call("watch", 0, (first.group, "-", "client", 60_000)))
+        await insist(lambda: store.call("question", 0, (last.group, last.item, "why.1")))
+        for reasons in ("NEXT - - -", "CAPACITY - - -"):
+            said = (hand.session.agent, hand.session.epoch, "why.1", reasons)
+            await insist(lambda said=said: store.call("answer", 0, said))  # type: ignore[misc]
         for command in (pause, pause, resume):
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
         await self._by_name(store, hand, rival)

@@ -9,6 +9,7 @@ from store import (  # noqa: F401 - they fill the table
     refused_commands,
     refused_members,
     refused_operations,
+    refused_questions,
     refused_repairs,
     refused_schedules,
     refused_snapshots,

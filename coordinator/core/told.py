@@ -1,0 +1,137 @@
+"""What Workers answered to why an item waits, beside what the store knows: one list of gates. Pure.
+
+What the store knows holds for all Workers and comes first; what Workers say is counted: "2 of 3 Workers". Of one gate that both
+know of, the store's words stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from treadle.shared.facts import ItemFacts
+from treadle.shared.model import ItemState
+from treadle.shared.reasons import Answers, Because, Level, Reason
+
+from .gates import Code, Gate, explain
+from .readable import safe, span, times
+
+_CODES = {
+    Because.STOPPING: Code.STOPPING,
+    Because.NOT_SERVED: Code.NOT_SERVED,
+    Because.KEPT_OUT: Code.KEPT_OUT,
+    Because.SET_ASIDE: Code.HALTED,
+    Because.TOO_WIDE: Code.UNSCHEDULABLE,
+    Because.CAPACITY: Code.CAPACITY,
+    Because.FAIR_SHARE: Code.FAIR_SHARE,
+    Because.QUEUED: Code.QUEUED,
+    Because.UNHEARD: Code.UNHEARD,
+    Because.NEXT: Code.NEXT,
+}
+
+
+def explained(facts: ItemFacts, answers: Answers) -> tuple[Gate, ...]:
+    """Every gate that holds the item, by what the store knows and by what the Workers that could run it said."""
+    known = explain(facts)
+    if not answers.asked:
+        return known
+    from_s, to_s = _window(one for said in answers.said for one in said.reasons)
+    gates = [*known, *_told(facts, answers, {gate.code for gate in known})]
+    for vague in (Code.NEXT, Code.UNHEARD):  # said where nothing more is to be said
+        gates = [gate for gate in gates if gate.code is not vague] or gates
+    return tuple(replace(gate, from_s=from_s, to_s=to_s) for gate in gates)
+
+
+def expected(gate: Gate) -> str:
+    """When a start is expected, as people read it; '' where nobody can say."""
+    if gate.to_s is not None:
+        return f"within {span(1000 * gate.to_s)}" + (f", not before {span(1000 * gate.from_s)}" if gate.from_s else "")
+    return f"not before {span(1000 * gate.from_s)} from now" if gate.from_s else ""
+
+
+def _told(facts: ItemFacts, answers: Answers, known: set[Code]) -> list[Gate]:
+    """What Workers say that the store does not; a Worker that would take it next says that nothing holds it there."""
+    if not answers.said:
+        return [_no_answer(answers)]
+    free = any(reason.because is Because.NEXT for said in answers.said for reason in said.reasons)
+    if free and facts.state is ItemState.OFFERED:
+        return []
+    gates: list[Gate] = []
+    for because in Because:
+        levels = [reason.level for said in answers.said for reason in said.reasons if reason.because is because]
+        if levels and because is not Because.NEXT and _CODES[because] not in known:
+            gates.append(_gate(because, max(levels, key=list(Level).index), len(levels), facts, answers))
+    return gates
+
+
+def _window(reasons: Iterable[Reason]) -> tuple[int | None, int | None]:
+    """The earliest start that any Worker expects, and the latest of those who know an end: one of them is enough."""
+    said = list(reasons)
+    return (
+        min((one.from_s for one in said if one.from_s is not None), default=None),
+        min((one.to_s for one in said if one.to_s is not None), default=None),
+    )
+
+
+def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers: Answers) -> Gate:
+    who = _who(count, len(answers.said))
+    mission = safe(facts.mission)
+    match because:
+        case Because.STOPPING:
+            return Gate(
+                Code.STOPPING, f"{who} about to stop: nothing new is taken", "another Worker, or its next start"
+            )
+        case Because.NOT_SERVED:
+            text = f"{who} there for other Missions only (--groups)"
+            return Gate(Code.NOT_SERVED, text, f"a Worker whose --groups matches {mission}")
+        case Because.KEPT_OUT:
+            text = f"{who} kept out of its Mission"
+            return Gate(Code.KEPT_OUT, text, f"`treadle admit AGENT --mission {mission}`, or another Worker")
+        case Because.SET_ASIDE:
+            text = f"{who} unable to trust what was read of its Mission's log"
+            return Gate(Code.HALTED, text, f"`treadle verify {mission}`; it is looked at again within a minute or two")
+        case Because.TOO_WIDE:
+            text = f"{who} too small: it needs {facts.width} slots at once"
+            return Gate(Code.UNSCHEDULABLE, text, f"a Worker with --slots {facts.width} or more")
+        case Because.CAPACITY:
+            text = f"{who} without {'a slot' if facts.width == 1 else f'{facts.width} slots at once'} free now"
+            return Gate(Code.CAPACITY, text, "runs that end, or another Worker")
+        case Because.FAIR_SHARE:
+            return Gate(Code.FAIR_SHARE, f"{who} giving the next slot to other work: {_SHARE[level]}", _CHANGE[level])
+        case Because.QUEUED:
+            text = f"{times(facts.ahead, 'item')} of its own Mission and capability come before it"
+            return Gate(Code.QUEUED, text, "their start")
+        case Because.UNHEARD | Because.NEXT:
+            text = f"{who} unaware of anything to take of its Mission now"
+            return Gate(Code.UNHEARD, text, "time: each Worker looks again within five seconds")
+
+
+_SHARE = {
+    Level.NONE: "that has the better claim by weight and service",
+    Level.MISSION: "its Mission has had its share for now",
+    Level.ACCOUNT: "its account has had its share for now",
+    Level.CLASS: "its priority class has had its share for now",
+}
+_CHANGE = {
+    Level.NONE: "time, more slots, or a higher weight",
+    Level.MISSION: "time, more slots, or a higher weight of its Mission",
+    Level.ACCOUNT: "time, more slots, or a higher weight of its account",
+    Level.CLASS: "time, more slots, or a higher weight of its class",
+}
+
+
+def _who(count: int, answered: int) -> str:
+    """How many Workers of those that answered, with the verb."""
+    if count == answered:
+        return "the Worker that could run it is" if count == 1 else f"all {count} Workers that could run it are"
+    return f"{count} of {answered} Workers that could run it {'is' if count == 1 else 'are'}"
+
+
+def _no_answer(answers: Answers) -> Gate:
+    was = "was" if answers.asked == 1 else "were"
+    return Gate(
+        Code.NO_ANSWER,
+        f"{times(answers.asked, 'Worker')} that could run it {was} asked, and none answered",
+        "look at `treadle workers`: one that is gone is found out by its silence, and a handler that blocks its Worker's event "
+        "loop lets it answer nobody",
+    )

@@ -1,0 +1,105 @@
+"""Why an item waits with this Worker, by the rules that `decide` goes by, said without a word about other Groups. Pure.
+
+    explain(question, here) -> reasons, the one to act upon first, and a coarse window of when a start is expected
+
+Two worlds that differ only in names, number, contents or service of other Groups give the same reasons as long as the item's
+own standing is the same: that others come first is said, and at which level; not who, how many, or for how long (design.md 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.shared.model import GroupId
+from treadle.shared.reasons import Because, Level, Question, Reason
+
+from .schedule import Ready
+
+_STEPS = (1, 2, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What this Worker is to the item that is asked about."""
+
+    slots: int
+    free_slots: int
+    is_known: bool
+    """Whether its Group has something to take, as far as this Worker has heard."""
+    behind: Level = Level.NONE
+    """Where other work has the better claim to the next slot."""
+    typical_ms: int = 0
+    """How long a run of its own Mission usually takes; 0: nobody knows yet."""
+    is_mine: bool = False
+    """Whether this Worker has accepted it and not started it."""
+    is_stopping: bool = False
+    serves: bool = True
+    """Whether its Mission is one of those that this Worker works for (`--groups`)."""
+    is_kept_out: bool = False
+    """Whether its Membership in the Group was ended (R6)."""
+    is_set_aside: bool = False
+    """Whether what was read of the Group's log could not be trusted here."""
+
+
+def explain(question: Question, here: Here) -> tuple[Reason, ...]:
+    """Every reason why the item is not started here now, at least one; `NEXT` where there is none."""
+    for because, holds in (
+        (Because.STOPPING, here.is_stopping),
+        (Because.NOT_SERVED, not here.serves),
+        (Because.KEPT_OUT, here.is_kept_out),
+        (Because.SET_ASIDE, here.is_set_aside),
+        (Because.TOO_WIDE, question.width > here.slots),
+    ):
+        if holds:
+            return (Reason(because),)
+    found: list[tuple[Because, Level]] = []
+    if here.is_mine or question.width > here.free_slots:
+        found.append((Because.CAPACITY, Level.NONE))
+    if not here.is_mine and here.behind is not Level.NONE:
+        found.append((Because.FAIR_SHARE, here.behind))
+    if question.ahead:
+        found.append((Because.QUEUED, Level.MISSION))
+    if not found:
+        found.append((Because.NEXT if here.is_known else Because.UNHEARD, Level.NONE))
+    from_s, to_s = window(question, here)
+    return tuple(Reason(because, level, from_s, to_s) for because, level in found)
+
+
+def window(question: Question, here: Here) -> tuple[int | None, int | None]:
+    """From when to when a start may be expected, in seconds from now; None where nobody can say.
+
+    It is made of the Mission's own figures: what comes before the item, how long such runs take, and the slots of the Workers
+    that were asked, taken to be as large as this one. What it cannot know - how long others keep the slots - has no end.
+    """
+    if here.typical_ms <= 0:
+        return None, None
+    at_once = max(1, here.slots // question.width)
+    soonest_ms = question.ahead // (at_once * max(1, question.asked)) * here.typical_ms
+    if here.is_mine or here.behind is not Level.NONE or question.width > here.free_slots or not here.is_known:
+        return coarse(soonest_ms, up=False), None
+    latest_ms = (question.ahead // at_once + 1) * here.typical_ms
+    return coarse(soonest_ms, up=False), coarse(latest_ms, up=True)
+
+
+def coarse(span_ms: int, *, up: bool) -> int:
+    """A span in seconds to the next of 0, 1, 2, 5, 10, 20, 50, ... below it, or above it."""
+    below, step = 0, 1
+    while True:
+        for first in _STEPS:
+            at = first * step
+            if 1000 * at >= span_ms:
+                return at if up or 1000 * at == span_ms else below
+            below = at
+        step *= 10
+
+
+def behind(ready: Ready, group: GroupId, now_ms: int) -> Level:
+    """At which level something else has the better claim to the next slot: the first one where the ways part (rule 4)."""
+    if group not in ready.standings():
+        return Level.NONE
+    walk = ready.walk(now_ms)
+    try:
+        first = walk.next()
+        return Level.NONE if first is None or first.group == group else Level.MISSION
+    finally:
+        walk.close()
