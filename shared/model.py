@@ -6,6 +6,7 @@ Ids that travel to the store are tokens: percent-encoded, so they hold no space,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -189,6 +190,28 @@ class Event:
             raise KeyError(f"{self.kind} {self.event_id} has no {name!r}") from None
 
 
+_SORT_KEY = re.compile(r".*:([^:*+]*)(?:\*([0-9]{1,14}))?(?:\+([0-9]{1,14}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """What a place in the order of a Group says of its item: `<due><urgency><impact>:<item>[*<width>][+<timeout_ms>]`."""
+
+    item: ItemId = ItemId("")
+    width: int = 1
+    timeout_ms: int = 0
+    """0: none."""
+
+    @classmethod
+    def parse(cls, key: str) -> SortKey:
+        """Of a key that the store wrote; of anything else it is of no item."""
+        found = _SORT_KEY.fullmatch(key)
+        if found is None:
+            return cls()
+        item, width, timeout_ms = found.groups()
+        return cls(ItemId(item), int(width or 1), int(timeout_ms or 0))
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
     """What a Worker knows of one Group's takeable work of one capability, as of a directory version."""
@@ -199,13 +222,28 @@ class DirectoryEntry:
     takeable: int
     """How many items may be taken now; 0 is a tombstone."""
     head: str
-    """The sort key of the first one, '' where none."""
+    """The sort key of the first one (`SortKey`), '' where none."""
     account: str
     weight: float
     priority_class: str
     usage: Usage
     code: str = ""
     """Why a take got nothing: '' (nothing asked or something given), EMPTY, PAUSED, LOG_FOREIGN, LOG_REBORN, ..."""
+
+    @property
+    def head_item(self) -> ItemId:
+        """The first one; '' where none."""
+        return SortKey.parse(self.head).item
+
+    @property
+    def head_width(self) -> int:
+        """The slots that the first one fills at once."""
+        return SortKey.parse(self.head).width if "*" in self.head else 1
+
+    @property
+    def head_timeout_ms(self) -> int:
+        """How long a run of the first one may take; 0: as long as it likes."""
+        return SortKey.parse(self.head).timeout_ms if "+" in self.head else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +270,8 @@ class NewItem:
     """Of its content, for an item of an open Mission: tells a repetition from another item under the same id."""
     offer: str = ""
     """'': to everybody; else 'named:a,b 0', 'preferred:a,b 10000' or '- 5000': whom it asks, and for how many milliseconds."""
+    timeout_ms: int = 0
+    """How long one run may take, as the contract says it in seconds; 0: as long as it likes. It stands in the sort key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Pure: the same specs and `now_ms` give the same items in every process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -90,6 +91,7 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
         not_before=not_before,
         retry=retry,
         offer=offer,
+        timeout_ms=math.ceil(1000 * (spec.timeout_s or 0)),
         # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
         digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),
     )

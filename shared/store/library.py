@@ -10,7 +10,7 @@ from importlib import resources
 
 _ITEM = (
     *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s", "not_before", "retry", "digest"),
-    *("after", "inputs", "contract", "offer", "..."),
+    *("after", "inputs", "contract", "offer", "timeout_ms", "..."),
 )
 
 DOORS: dict[str, tuple[str, ...]] = {
@@ -50,7 +50,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "answer": ("replid", "agent", "session", "nonce", "reasons"),
     "schedule": (
         *("replid", "verb", "group", "schedule", "actor", "digest", "due_ms", "missed", "spec"),
-        *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract"),
+        *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract", "timeout_ms"),
     ),
     "fire": ("replid", "group", "schedule", "due_ms", "next_ms", "skipped"),
     "snapshot": ("replid", "group", "actor", "through", "digest", "size", "chunks", "number", "chunk"),

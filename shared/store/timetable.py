@@ -38,7 +38,7 @@ from .store import FencedCall, Store
 FIRED_AT_ONCE_MAX = 256
 """Ticks that one call of `fire_due` carries out; the rest stays due, for whoever ticks next."""
 _PAGE = 500
-_RECORD_FIELDS = 15
+_RECORD_FIELDS = 16
 _OVERTAKEN = frozenset({"REVISION_CONFLICT", "INVALID_COMMAND"})
 """Another process fired it first, or somebody deleted it."""
 _log = logging.getLogger("treadle.store")
@@ -83,7 +83,7 @@ async def schedule(store: Store, new: NewSchedule, *, replace: bool = False) -> 
         (
             *("replace" if replace else "create", new.group, new.schedule, new.actor, digest, due_ms, new.missed.value),
             *(_token(spec_text(spec)), item.capability, item.width, item.urgency.value, item.business_impact),
-            *(item.start_by_s, item.retry.replace(" ", ",") or "-", item.inputs, item.contract),
+            *(item.start_by_s, item.retry.replace(" ", ",") or "-", item.inputs, item.contract, item.timeout_ms),
         ),
     )
     return Scheduled(int(answer[2]), answer[1] == b"0")

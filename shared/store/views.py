@@ -12,7 +12,7 @@ from redis.exceptions import OutOfMemoryError
 from .. import codec
 from ..answers import Block, ItemView, MissionView, Offer
 from ..errors import Corrupt
-from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
+from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, SortKey, Urgency
 from ..names import name_of
 from ..versions import parted
 from . import keys
@@ -235,7 +235,7 @@ async def asked(client: Any, base: str, group: GroupId, agent: AgentId) -> list[
     """The items of a Group that stand in the index under an Agent's name."""
     place = keys.take(base, f">{agent}")
     members = await client.zrangebylex(place, f"[{group} ", f"({group}!", start=0, num=ASKED_MAX)
-    ids = [ItemId(member.decode().partition(":")[2]) for member in members]
+    ids = [SortKey.parse(member.decode()).item for member in members]
     return await some_items(client, base, group, ids, bodies=False)
 
 

@@ -63,7 +63,7 @@ def test_every_field_of_an_item_reaches_the_plan() -> None:
     mission = plan(
         item("first"),
         item("a b/ü", inputs={"z": 1, "a": [2]}, after=["first"], deadline=deadline, urgency="critical"),
-        item("wide", slots=4, business_impact=7, start_by_s=5),
+        item("wide", slots=4, business_impact=7, start_by_s=5, timeout_s=0.0015),
         account="acme & co",
         deadline=deadline,
     )
@@ -73,6 +73,7 @@ def test_every_field_of_an_item_reaches_the_plan() -> None:
     assert (named.deadline_ms, named.urgency) == (NOW_MS + 86_400_005, Urgency.CRITICAL)
     assert list(codec.unpack(named.inputs, what="inputs")) == ["z", "a"]  # type: ignore[call-overload]
     assert (wide.width, wide.business_impact, wide.start_by_s) == (4, 7, 5)
+    assert (named.timeout_ms, wide.timeout_ms) == (0, 2), "in whole milliseconds, none of which is too early"
 
 
 def test_items_come_in_topological_order_and_else_as_given() -> None:

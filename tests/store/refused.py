@@ -119,7 +119,7 @@ def _create(world: World, *items: Sequence[str]) -> Call:
     flat = [
         part
         for item, after in items
-        for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "", "")
+        for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "", "", 0)
     ]
     mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", len(items))
     return plain(world, "create", world.store.replid, *mission, *flat)

@@ -12,7 +12,7 @@ from store.world import World, a_block, a_submit
 from treadle.shared.model import GroupId
 
 COMMANDS: dict[str, Sequence[Any]] = {
-    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", ""),
+    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0),
     "seal": ("ana",),
     "cancel": ("a", "ana", "reason"),
     "fail_item": ("a", "ana", "digest", "evidence"),
@@ -31,7 +31,7 @@ async def growing(world: World) -> GroupId:
     """An open Mission with one item that has failed: whatever the command, it changes something."""
     mission = replace(a_new_mission(GROUP), items=(), open=True)
     group = (await world.store.create(mission)).group
-    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "")()
+    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0)()
     return group
 
 
@@ -154,7 +154,7 @@ async def what_a_cancelled_mission_left_blocked_is_unblocked(world: World) -> Ca
 @refusal("add", "ACTION_ID_COLLISION")
 async def an_item_with_other_content(world: World) -> Call:
     await growing(world)
-    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "")
+    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "", 0)
 
 
 @refusal("add", "INVALID_STATE_TRANSITION")
@@ -186,7 +186,7 @@ async def nothing_is_added(world: World) -> Call:
 async def what_is_added_waits_for_nobody_known(world: World) -> Call:
     await growing(world)
     return command(
-        world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "", ""
+        world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "", "", 0
     )
 
 
@@ -207,10 +207,14 @@ async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
     await growing(world)
     names = [f"s{n}" for n in range(20)]
     many = " ".join(names)
-    sources = [part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "")]
+    sources = [
+        part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
+    ]
     await command(world, "add", 0, "ana", *sources)()
     rest = [
-        part for n in range(205) for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "", "")
+        part
+        for n in range(205)
+        for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "", "", 0)
     ]
     return command(world, "add", 0, "ana", *rest)
 
@@ -222,7 +226,7 @@ async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
         items = [
             part
             for n in range(start, start + 256)
-            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "")
+            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
         ]
         if start == 0:
             await command(world, "add", 0, "ana", *items)()
@@ -246,7 +250,7 @@ async def what_a_worker_has_accepted_is_offered(world: World) -> Call:
 @refusal("offer", "INVALID_STATE_TRANSITION")
 async def what_waits_for_another_is_offered(world: World) -> Call:
     await growing(world)
-    await command(world, "add", 0, "ana", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "")()
+    await command(world, "add", 0, "ana", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "", 0)()
     return command(world, "offer", "b", "ana", "action", "- 0")
 
 
@@ -265,8 +269,15 @@ def _wrong_offer(offer: str) -> None:
     @refusal("add", "SCHEMA_VALIDATION_FAILED")
     async def an_item_whose_offer_says_nothing(world: World) -> Call:
         await growing(world)
-        item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", offer)
+        item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", offer, 0)
         return command(world, "add", 0, "ana", *item)
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def an_item_whose_time_out_is_no_time(world: World) -> Call:
+    await growing(world)
+    item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", "1 s")
+    return command(world, "add", 0, "ana", *item)
 
 
 for _offer in WRONG_OFFERS:

@@ -28,6 +28,7 @@ _MADE = (
     "-",
     "",
     "",
+    0,
 )
 
 
@@ -105,6 +106,7 @@ _malformed("a_tick_beyond_all_times", a5=10**15)
 _malformed("another_rule_for_what_is_missed", a6="some")
 _malformed("a_spec_that_is_no_token", a7="every 60000 1")
 _malformed("no_capability", a8="")
+_malformed("a_time_out_that_is_no_time", a16="long")
 _malformed("inputs_nobody_could_read_again", a14="x" * ((1 << 20) + 1))
 
 

@@ -194,7 +194,7 @@ class Day:
         await insist(lambda: unschedule(store, new.group, new.schedule, actor="ana"))
         # Its tick was long ago, so that nobody waits for it; and it is fired, not ticked: a tick whose answer is lost is made
         # up for two seconds later, and this day compares times.
-        item = ("index", 1, "normal", 0, 60, "-", b"i" * 100, b"")
+        item = ("index", 1, "normal", 0, 60, "-", b"i" * 100, b"", 0)
         past = ("create", new.group, new.schedule, "ana", "digest", 1, "one", f"every%20{DAY_MS}%201", *item)
         await insist(lambda: store.call("schedule", 0, past))
         (listed,) = await insist(lambda: schedules(store))

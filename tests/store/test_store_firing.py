@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 import pytest
@@ -16,7 +17,7 @@ from store.scheduled import DAY_MS, HOUR_MS, JOBS, a_schedule, fired_items, hand
 from store.test_store_directory import emptied, tokens
 from store.world import PREFIX, World, a_submit
 from treadle.shared.errors import Refused, ReplyLost
-from treadle.shared.model import Event, EventKind
+from treadle.shared.model import Event, EventKind, SortKey
 from treadle.shared.names import name_of
 from treadle.shared.schedules import Cron, Due, Firing, Interval, Missed, firing_of
 from treadle.shared.store import Authority, Store
@@ -29,7 +30,8 @@ from treadle.shared.testing.faults import Fault, Trip
 async def test_a_tick_adds_one_item_that_may_be_taken_at_once(world: World) -> None:
     await standing(world)
     hand = await world.hand()
-    item = a_new_item(inputs=b"i" * 100, contract=b"c", width=2, business_impact=7, start_by_s=9, retry="5 100 1000")
+    said: dict[str, Any] = {"business_impact": 7, "start_by_s": 9, "retry": "5 100 1000", "timeout_ms": 1500}
+    item = a_new_item(inputs=b"i" * 100, contract=b"c", width=2, **said)
     await schedule(world.store, a_schedule(item=item, spec=Interval(1000)))
     due_ms = await until_due(world)
     await emptied(world, hand)
@@ -42,6 +44,7 @@ async def test_a_tick_adds_one_item_that_may_be_taken_at_once(world: World) -> N
     assert (grant.inputs, grant.contract, grant.width) == (b"i" * 100, b"c", 2)
     stored = await world.item(JOBS, grant.item)
     assert (stored["imp"], stored["rt"]) == ("7", "5 100 1000")
+    assert SortKey.parse(stored["key"]) == SortKey(grant.item, 2, 1500)
     authorized: list[Event] = [event for event in await world.log(JOBS) if event.item == grant.item]
     assert [event.kind for event in authorized][:2] == [EventKind.AUTHORIZED, EventKind.OFFERED]
     assert authorized[0].by == "ana"

@@ -110,7 +110,7 @@ async def _commanded(world: World, name: str) -> None:
     actor = token(name, field="actor")
     new = a_schedule(token(name[:120], field="schedule"), group=group, spec=Interval(HOUR_MS, 1))
     await schedule(world.store, new)
-    item = (WIDE, 1, "normal", 0, 60, "-", b"i" * 100, b"")
+    item = (WIDE, 1, "normal", 0, 60, "-", b"i" * 100, b"", 0)
     past = ("replace", group, new.schedule, actor, "digest", 1, "one", "every%203600000%201", *item)
     await world.store.call("schedule", world.store.partition_of(group), past)
     await world.authority.tick(world.store.partition_of(group))

@@ -170,6 +170,23 @@ async def test_items_are_given_in_one_fixed_order(world: World) -> None:
     assert given == ["critical", "overdue", "due-soon", "high", "important", "a-normal", "b-normal", "routine"]
 
 
+async def test_a_place_in_the_order_says_how_wide_an_item_is_and_when_its_run_is_over(world: World) -> None:
+    items = (
+        a_new_item("a", width=4, timeout_ms=1500, urgency=Urgency.CRITICAL),
+        a_new_item("b", width=2, urgency=Urgency.HIGH),
+        a_new_item("c", timeout_ms=20),
+        a_new_item("d", urgency=Urgency.ROUTINE),
+    )
+    await world.mission("m-1", *items)
+    hand = await world.hand()
+    heads: list[tuple[str, int, int]] = []
+    for _ in items:
+        (entry,) = (await world.authority.look({0: 0}, [items[0].capability]))[0].entries
+        heads.append((entry.head_item, entry.head_width, entry.head_timeout_ms))
+        await hand.take(slots=4)
+    assert heads == [("a", 4, 1500), ("b", 2, 0), ("c", 1, 20), ("d", 1, 0)]
+
+
 async def test_missions_are_listed_and_one_that_is_not_there_is_none(world: World) -> None:
     for name in ("m-1", "m-2", "m-3"):
         await world.mission(name)

@@ -171,7 +171,7 @@ async def _grow(meter: Meter) -> None:
     nightly = a_schedule("s", group=G, spec=Interval(DAY_MS, 1))
     await meter.step("schedule", lambda: schedule(store, nightly))
     await meter.step("schedule: deleted", lambda: unschedule(store, G, ScheduleId("s"), actor="ana"))
-    item = ("index", 1, "normal", 0, 60, "-", b"in", b"")
+    item = ("index", 1, "normal", 0, 60, "-", b"in", b"", 0)
     overdue = ("create", G, "t", "ana", "digest", 1, "one", f"every%20{DAY_MS}%201", *item)
     await store.call("schedule", 0, overdue)
     (listed,) = await schedules(store)

@@ -49,7 +49,7 @@ async def test_a_wide_item_takes_its_width_of_the_slots_and_waits_at_the_head_wh
     reply = await hand.turn(a_take(GROUP, 3), slots=3)
     assert [grant.item for grant in reply.outcomes[0].grants] == ["a", "c"], "b needs 3, and 2 are left"
     (entry,) = reply.entries
-    assert (entry.takeable, entry.head.partition(":")[2]) == (1, "b")
+    assert (entry.takeable, entry.head_item, entry.head_width) == (1, "b", 3)
     (grant,) = await hand.take(most=1, slots=3)
     assert (grant.item, grant.width) == ("b", 3)
 

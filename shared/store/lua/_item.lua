@@ -1,5 +1,5 @@
 -- WorkItems in memory. Fields of an item's hash:
---   st state, cap capability, key its place in the order (design.md 3.6), w width, urg imp dl sb: urgency rank, business
+--   st state, cap capability, key its place in the order (design.md 3.6), w width, tm its time-out, urg imp dl sb: urgency rank, business
 --   impact, deadline, start-by seconds; dep unfinished dependencies, after what it waits for, out how many wait for it,
 --   rel how many of `out` are released, ex how many of them have been seen to have ended; oe own ses: Ownership Epoch,
 --   owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far, start, charge
@@ -67,4 +67,11 @@ function T.sort_key(it, queued)
   if it.dl then due = math.max(queued, math.min(tonumber(it.dl), due)) end
   return string.format('%014.0f', due) .. T.RANK[urgency]
     .. string.format('%05.0f', 99999 - tonumber(it.imp or '0')) .. ':' .. it.id
+    .. (it.w and '*' .. it.w or '') .. (it.tm and '+' .. it.tm or '')
+end
+
+-- The item that a sort key is of. Behind its id stand its width, where that is not 1, and its time-out in milliseconds, where it
+-- has one: who reads the head of a Group knows without the item whether it fits, and when it is over.
+function T.of_key(key)
+  return string.match(key, ':([^:*+]*)[^:]*$') or ''
 end

@@ -1,8 +1,8 @@
 -- New WorkItems as a call brings them: checked and planned.
 
 -- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract
--- offer.
-T.ITEM_FIELDS = 14
+-- offer timeout_ms (0 for none).
+T.ITEM_FIELDS = 15
 local ITEMS_MAX, INPUTS_BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX = 256, 16777216, 1024, 16384
 T.CAPS_MAX = 512
 
@@ -18,6 +18,10 @@ local function wrong_after(S, G, id, after, seen, outs)
   end
 end
 
+function T.wrong_timeout(text)
+  if not string.match(text, '^%d+$') or #text > 14 then return 'timeout_ms=' .. text end
+end
+
 -- The field that is wrong, or nil. No cycle can come to be, since what an item waits for stands before it.
 function T.wrong_items(S, G, a, first, least)
   local seen, outs, number = {}, {}, (#a - first + 1) / T.ITEM_FIELDS
@@ -31,6 +35,7 @@ function T.wrong_items(S, G, a, first, least)
     edges = edges + #after
     if edges > EDGES_MAX then return 'dependencies=' .. edges .. ' in one call (' .. EDGES_MAX .. ' at most)' end
     local fault = wrong_after(S, G, a[i], after, seen, outs) or T.wrong_offer(a[i + 13])
+      or T.wrong_timeout(a[i + 14])
     if fault then return fault end
     seen[a[i]] = true
     bytes = bytes + #a[i + 11]
@@ -76,6 +81,7 @@ function T.add_item(S, G, a, i)
   local waits = depend(S, G, it, a[i + 10])
   T.put_body(S, G, it, 'in', a[i + 11])
   if a[i + 12] ~= '' then T.put(it, 'ct', a[i + 12]) end
+  if a[i + 14] ~= '0' then T.put(it, 'tm', a[i + 14]) end
   if a[i + 13] ~= '' then T.direct(it, a[i + 13]) end
   local seq = T.emit(S, G, 'work.authorized', it.id, G.actor, { a[i + 1], a[i + 2], T.int(#T.words(a[i + 10])) })
   G.ids[#G.ids + 1] = it.id

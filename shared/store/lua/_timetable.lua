@@ -2,7 +2,7 @@
 -- Their inputs stand in `<group>:sc:<schedule>`; a due entry "f <group> <schedule>" says when the next tick is. What a tick is,
 -- cron or interval, only clients know: `spec` is a token here.
 local FIELDS = { 'due', 'digest', 'created', 'actor', 'missed', 'fired', 'last', 'skipped', 'spec', 'cap', 'width', 'urgency',
-  'impact', 'start_by', 'retry' }
+  'impact', 'start_by', 'retry', 'timeout' }
 
 -- A due schedule is handed to whoever ticks; where nothing comes of that within this time, to the next one.
 T.HANDED_MS = 2000

@@ -1,7 +1,7 @@
 -- create: Creates a Mission and its Group, with its WorkItems or to be loaded by `add` and `seal`. Idempotent by its id.
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms keep_ms form total item capability width
---   urgency impact deadline start_by_s not_before retry digest after inputs contract offer ...
+--   urgency impact deadline start_by_s not_before retry digest after inputs contract offer timeout_ms ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN

@@ -1,6 +1,7 @@
 -- schedule: Makes, replaces or deletes a schedule of an open Mission. Idempotent by the digest of its content.
 -- keys: the partition's @meta
 -- args: replid verb group schedule actor digest due_ms missed spec capability width urgency impact start_by_s retry inputs contract
+--   timeout_ms
 -- bound: 10,000 schedules a partition; 1 MiB of inputs
 -- flags: none
 -- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_STATE_TRANSITION
@@ -13,13 +14,14 @@
 T.SCHEDULES_MAX = 10000
 
 local function fault(a)
-  if a[2] ~= 'create' and a[2] ~= 'replace' or #a ~= 17 then return 'verb=' .. a[2] .. ' arguments=' .. #a end
+  if a[2] ~= 'create' and a[2] ~= 'replace' or #a ~= 18 then return 'verb=' .. a[2] .. ' arguments=' .. #a end
   if not string.match(a[7], '^%d+$') or #a[7] > 14 then return 'due_ms=' .. a[7] end
   if a[8] ~= 'one' and a[8] ~= 'all' then return 'missed=' .. a[8] end
   for i = 9, 15 do
     if not string.match(a[i], '^%S+$') then return 'argument=' .. i .. ' is no token' end
   end
   if #a[16] > T.BYTES_MAX then return 'inputs=' .. #a[16] .. ' bytes (' .. T.BYTES_MAX .. ' at most)' end
+  return T.wrong_timeout(a[18])
 end
 
 -- Why a schedule may not be made, or nil: its Mission must be there, and grow.
@@ -54,7 +56,7 @@ T.calls.schedule = function(keys, a)
   record = record or { created = T.int(S.now), fired = '0', last = '0', skipped = '0' }
   record.due, record.digest, record.actor, record.missed, record.spec = a[7], a[6], a[5], a[8], a[9]
   record.cap, record.width, record.urgency, record.impact, record.start_by = a[10], a[11], a[12], a[13], a[14]
-  record.retry, record.contract = a[15], a[17]
+  record.retry, record.contract, record.timeout = a[15], a[17], a[18]
   T.write_schedule(S, group, schedule, record)
   redis.call('SET', S.base .. group .. ':sc:' .. schedule, a[16])
   G.due['f ' .. group .. ' ' .. schedule] = tonumber(record.due)

@@ -58,7 +58,7 @@ T.ops.take = function(S, group, cap, most, tag)
   local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0
   local some = #keys > 0
   while keys[i] and #lines < limit and skipped <= T.SKIP_MAX and S.grants < 64 and (S.slots > 0 or S.ahead > 0) do
-    local it = T.named(S, G, string.match(keys[i], ':(.*)$') or '')
+    local it = T.named(S, G, T.of_key(keys[i]))
     if not it or it.key ~= keys[i] then
       G.bad = 'LOG_FOREIGN'
       break
