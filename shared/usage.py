@@ -1,4 +1,4 @@
-"""The service of a Group, account or class, as the store counts it (scheduler.md, rule 1)."""
+"""The service of a Group, account or class, as the store counts it (scheduler.md, rule 1), and what may be taken of it."""
 
 from __future__ import annotations
 
@@ -29,3 +29,40 @@ class Usage:
     entry_ms: int = 0
     served: bool = False
     """Whether something was accepted since that entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """The service of an account (`a:<account>`) or class (`c:<class>`) in one partition: the sum over its Groups there."""
+
+    partition: int
+    node: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What stops a take before the next item (scheduler.md, rules 2 and 5); None is no limit.
+
+    `charge_...`: the node's charge in the item's partition, `used + max(n*t - s, e)` in slot-milliseconds, above which nothing
+    more is given. `slots_...`: the widths that may run there. `rate_...`: how many may be taken in one window of Redis' time,
+    and its length in milliseconds.
+    """
+
+    charge_group: int | None = None
+    charge_account: int | None = None
+    charge_class: int | None = None
+    slots_group: int | None = None
+    slots_account: int | None = None
+    rate_group: tuple[int, int] | None = None
+    rate_account: tuple[int, int] | None = None
+
+    def wire(self) -> str:
+        """As `take.lua` reads it: `-` where nothing is limited, else seven fields."""
+        numbers = (self.charge_group, self.charge_account, self.charge_class, self.slots_group, self.slots_account)
+        rates = (self.rate_group, self.rate_account)
+        fields = [
+            *("-" if number is None else str(number) for number in numbers),
+            *("-" if rate is None else f"{rate[0]}/{rate[1]}" for rate in rates),
+        ]
+        return "-" if set(fields) == {"-"} else ",".join(fields)

@@ -24,7 +24,7 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.names import token
-from treadle.worker.core.fairness import estimate_ms, next_typical, virtual_time
+from treadle.worker.core.fairness import estimate_ms, next_typical
 from treadle.worker.core.schedule import Take
 
 NOW_MS = STARTS_EPOCH_MS + 1_000_000_000
@@ -159,18 +159,17 @@ class TinyStore:
         self.changed.add(GroupId(group))
 
     def take(self, takes: Sequence[Take], total: int, now_ms: int) -> list[Run]:
-        """Start items down the list until the total is filled; the first of an entry applies its tag (rule 3)."""
+        """Start items down the list until the total is filled; the first of an entry lifts its Group (rule 3)."""
         started: list[Run] = []
         for take in takes:
             self.changed.add(take.group)
             line = self.lines[take.group]
             for _ in range(min(take.most, total - len(started), len(line.runs))):
                 usage = line.usage
-                lift = 0.0 if usage.served else max(0.0, take.tag - virtual_time(usage, line.weight, now_ms))
                 run = Run(take.group, now_ms, line.runs.popleft(), estimate_ms(usage.typical_ms))
                 line.usage = replace(
                     usage,
-                    offset=usage.offset + round(lift),
+                    offset=usage.offset if usage.served else max(usage.offset, take.offset),
                     running=usage.running + 1,
                     starts_ms=usage.starts_ms + now_ms - STARTS_EPOCH_MS,
                     estimate_ms=usage.estimate_ms + run.estimate_ms,

@@ -263,7 +263,8 @@ class Shift:
         for partition, look in found.items():
             self._learn(partition, look.envelope)
             self._versions[partition] = look.version
-            self._tenure.admit(look.entries, look.envelope.now_ms, whole=partition if look.full else None)
+            whole = partition if look.full else None
+            self._tenure.admit(look.entries, look.envelope.now_ms, nodes=look.nodes, whole=whole)
         self._unread.difference_update(wanted)
 
     async def _poke(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage, Usage
 from treadle.shared.store import Take, Turn, TurnReply
 
 from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, Ready, View, decide
@@ -32,6 +32,8 @@ class Taking:
         """The partition that gets all free slots at the next take, since its head is wider than its share was."""
         self._fruitless = 0
         self._fallbacks = FALLBACKS_MAX
+        self.nodes: dict[tuple[int, str], Usage] = {}
+        """By partition and node, the service that accounts and classes had there."""
 
     def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
@@ -43,7 +45,7 @@ class Taking:
         planned = 0
         for action in decide(view, now_ms):
             listed, width = takes.get(action.partition, ([], 0))
-            listed.append(Take(action.group, action.capability, action.most, action.tag))
+            listed.append(Take(action.group, action.capability, action.most, action.offset))
             wanted = 0 if action.fallback else action.most
             takes[action.partition] = (listed, width + wanted)
             planned += wanted
@@ -56,9 +58,18 @@ class Taking:
         return takes
 
     def fold(
-        self, entries: Sequence[DirectoryEntry], shut: set[GroupId], now_ms: int, *, whole: int | None = None
+        self,
+        entries: Sequence[DirectoryEntry],
+        shut: set[GroupId],
+        now_ms: int,
+        *,
+        nodes: Sequence[NodeUsage] = (),
+        whole: int | None = None,
     ) -> None:
-        """Folds directory entries, those of `shut` Groups as empty; `whole`: they are all of that partition."""
+        """Folds directory entries, those of `shut` Groups as empty; `whole`: they, and `nodes`, are all of that partition."""
+        if whole is not None:
+            self.nodes = {key: usage for key, usage in self.nodes.items() if key[0] != whole}
+        self.nodes.update({(one.partition, one.node): one.usage for one in nodes})
         if whole is not None:
             self._passed.clear()
         mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in entries]
@@ -85,7 +96,7 @@ class Taking:
         if codes:
             self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
         if not granted:
-            self._set_aside(turn, reply, {key for key, code in codes if code == "OK"}, free)
+            self._set_aside(turn, reply, {key for key, code in codes if code == "PASSED"}, free)
 
     def settle(self, turn: Turn, reply: TurnReply) -> None:
         """Judges, once the entries of a turn's reply are folded, whether asking again may give something."""

@@ -11,7 +11,18 @@ from functools import partial
 import anyio
 from treadle.shared.answers import ItemView
 from treadle.shared.errors import STALE_CODES, Corrupt
-from treadle.shared.model import Capability, DirectoryEntry, Event, EventKind, Grant, GroupId, Lease, LeaseId, Session
+from treadle.shared.model import (
+    Capability,
+    DirectoryEntry,
+    Event,
+    EventKind,
+    Grant,
+    GroupId,
+    Lease,
+    LeaseId,
+    NodeUsage,
+    Session,
+)
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
     Block,
@@ -128,15 +139,22 @@ class Tenure:
 
     # --- what the store says ---
 
-    def admit(self, entries: Iterable[DirectoryEntry], now_ms: int, *, whole: int | None = None) -> None:
-        """Folds directory entries; `whole`: they are all of that partition."""
+    def admit(
+        self,
+        entries: Iterable[DirectoryEntry],
+        now_ms: int,
+        *,
+        nodes: Sequence[NodeUsage] = (),
+        whole: int | None = None,
+    ) -> None:
+        """Folds directory entries, and what accounts and classes had; `whole`: they are all of that partition."""
         theirs = [self.asked.sift(entry) for entry in entries]
         theirs = [entry for entry in theirs if self.serves(entry.group)]
         for entry in theirs:
             if entry.group in self.halted and anyio.current_time() - self._halted_s[entry.group] >= HALTED_S:
                 self.halted.discard(entry.group)
         shut = self.halted | self.bars.groups
-        self.taking.fold(theirs, shut, now_ms, whole=whole)
+        self.taking.fold(theirs, shut, now_ms, nodes=nodes, whole=whole)
         self._forget(theirs)
 
     def serves(self, group: GroupId) -> bool:
@@ -183,7 +201,7 @@ class Tenure:
             if outcome.code == "MEMBERSHIP_STALE":
                 self.expel(turn.partition, operation.group)
         self.taking.answered(turn, reply, free=self.free_slots)
-        self.admit(reply.entries, reply.envelope.now_ms)
+        self.admit(reply.entries, reply.envelope.now_ms, nodes=reply.nodes)
         self.taking.settle(turn, reply)
 
     def _saved(self, operation: Save | Yield, outcome: Outcome) -> None:

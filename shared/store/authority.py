@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Corrupt, Stale, StoreChanged, TreadleError
-from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, Session
+from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, NodeUsage, Session
 from ..names import shown
 from ..reasons import MARK, Question
 from . import keys, log, views
@@ -34,6 +34,8 @@ class Look:
     full: bool
     version: int
     entries: tuple[DirectoryEntry, ...]
+    nodes: tuple[NodeUsage, ...] = ()
+    """Accounts and classes whose service changed; of a full one all that had any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +190,15 @@ class Authority:
 
     async def _pages(self, partition: int, reply: list[bytes], capabilities: Sequence[Capability]) -> Look:
         entries: list[DirectoryEntry] = []
+        nodes: list[NodeUsage] = []
         full = reply[1].startswith(b"full")
         while True:
             _, more, version = reply[1].split()
-            entries += parse_entries(reply[2], partition)
+            listed, above = parse_entries(reply[2], partition)
+            entries += listed
+            nodes += above
             if more != b"more":
-                return Look(Envelope.parse(reply[0]), full, int(version), tuple(entries))
+                return Look(Envelope.parse(reply[0]), full, int(version), tuple(entries), tuple(nodes))
             reply = await self.store.call("look", partition, (int(version), 1, *capabilities))
 
     async def tail(self, session: Session, group: GroupId, *, after: int, most: int = TAIL_MAX) -> Tail:

@@ -67,7 +67,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "recall": ("replid", "group", "entry", "..."),
     "pause": ("replid", "verb", "what", "actor", "after"),
-    "take": ("group", "capability", "most", "tag"),
+    "take": ("group", "capability", "most", "offset", "limits"),
     "accept": ("group", "item"),
     "decline": ("group", "item", "reason"),
     "start": ("group", "item", "epoch"),

@@ -11,6 +11,7 @@ from ..model import (
     GroupId,
     ItemId,
     LeaseId,
+    Limits,
     Session,
 )
 
@@ -29,7 +30,9 @@ class Take:
     group: GroupId
     capability: Capability
     most: int
-    tag: int
+    offset: int
+    """What the Group's offset is lifted to at its first accept after an entry (rule 3); 0 lifts nothing."""
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ def payload_size(operation: Operation) -> int:
 def _arguments(op: Operation) -> Arguments:
     match op:
         case Take():
-            return ["take", op.group, op.capability, op.most, op.tag]
+            return ["take", op.group, op.capability, op.most, op.offset, op.limits.wire() if op.limits else "-"]
         case Accept():
             return ["accept", op.group, op.item]
         case Decline():

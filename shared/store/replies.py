@@ -20,6 +20,7 @@ from ..model import (
     ItemId,
     Lease,
     LeaseId,
+    NodeUsage,
     Session,
     Usage,
 )
@@ -43,6 +44,7 @@ from .operations import (
 
 _BELL = re.compile(r"(\S+) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 _RUN = re.compile(_BELL.pattern + r"(?: ([0-9]{1,14}))?")
+_NODE = "% "
 _WAKE_TOKEN = re.compile(r"\S+ \S+ [0-9]{1,18}")
 
 
@@ -55,11 +57,13 @@ class Envelope:
     """The partition's earliest due time; None for none."""
     version: int
     incarnation: int
+    policy: int = 0
+    """The version of the policy that was noted in the partition; 0: the default one."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Envelope:
-        now, due, version, incarnation = raw.split()
-        return cls(int(now), None if due == b"-" else int(due), int(version), int(incarnation))
+        now, due, version, incarnation, policy = raw.split()
+        return cls(int(now), None if due == b"-" else int(due), int(version), int(incarnation), int(policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class Outcome:
     grants: tuple[Grant, ...] = ()
     at_ms: int = 0
     """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a failure: when the item is offered
-    again; 0 for never. Of a run that is asked for its slot: by when it is to give it up."""
+    again; 0 for never. Of a QUOTA: when the window of its rate ends; 0 where slots were missing. Of a run that is asked for
+    its slot: by when it is to give it up."""
     size: int = 0
     """Of a block: that of its Checkpoint."""
 
@@ -125,6 +130,8 @@ class TurnReply:
     outcomes: tuple[Outcome, ...]
     bells: tuple[Bell, ...]
     entries: tuple[DirectoryEntry, ...]
+    nodes: tuple[NodeUsage, ...] = ()
+    """The accounts and classes whose service the turn read or changed, as of this answer."""
     at_ms: int = 0
     """When the turn was carried out; `envelope` is as of this answer, which may be that of a later repetition."""
 
@@ -135,10 +142,15 @@ def parse_usage(tokens: Sequence[str]) -> Usage:
     return Usage(used, running, starts, estimate, typical, offset, entry, entry_ms, served == 1)
 
 
-def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
-    """The directory lines of a reply (`T.entry`)."""
+def parse_entries(raw: bytes, partition: int) -> tuple[tuple[DirectoryEntry, ...], tuple[NodeUsage, ...]]:
+    """The directory lines of a reply (`T.entry`), and those of accounts and classes (`T.node_lines`)."""
     entries: list[DirectoryEntry] = []
+    nodes: list[NodeUsage] = []
     for line in raw.decode().splitlines():
+        if line.startswith(_NODE):
+            _, node, *numbers = line.split(" ")
+            nodes.append(NodeUsage(partition, node, parse_usage(numbers)))
+            continue
         group, capability, count, head, weight, account, class_, *usage, code = line.split(" ")
         entries.append(
             DirectoryEntry(
@@ -154,7 +166,7 @@ def parse_entries(raw: bytes, partition: int) -> tuple[DirectoryEntry, ...]:
                 code="" if code in ("-", "OK") else code,
             )
         )
-    return tuple(entries)
+    return tuple(entries), tuple(nodes)
 
 
 def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: Session, incarnation: int) -> Grant:
@@ -226,7 +238,8 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
         Bell.of_turn(line[2:], where=f"turn {turn.number} of partition {turn.partition}") for line in lines[at:-1]
     )
     carried_out_ms = int(lines[-1].removeprefix("= "))
-    return TurnReply(envelope, tuple(outcomes), bells, parse_entries(reply[2], turn.partition), carried_out_ms)
+    entries, nodes = parse_entries(reply[2], turn.partition)
+    return TurnReply(envelope, tuple(outcomes), bells, entries, nodes, carried_out_ms)
 
 
 def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, list[Event]]:

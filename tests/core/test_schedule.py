@@ -107,11 +107,11 @@ def test_a_group_with_two_capabilities_is_one_node() -> None:
     assert [(take.capability, take.most) for take in actions if take.group == A] == [(render, 2), (CAPABILITY, 1)]
 
 
-def test_a_take_carries_the_tag_that_its_first_accept_applies() -> None:
+def test_a_take_carries_the_offset_that_its_first_accept_lifts_the_group_to() -> None:
     ready = ready_of(an_entry(A, 5, usage=served(used_ms=7_000)))
-    ready.update([an_entry(B, 5)], NOW_MS)
-    tags = {take.group: take.tag for take in decide(View(ready, 2), NOW_MS)}
-    assert tags == {A: 0, B: 7_000}
+    ready.update([an_entry(B, 5, usage=a_usage(used_ms=2_000, offset=500))], NOW_MS)
+    offsets = {take.group: take.offset for take in decide(View(ready, 2), NOW_MS)}
+    assert offsets == {A: 0, B: 5_000}
 
 
 def test_workers_with_the_same_counters_do_not_all_choose_the_same_group() -> None:

@@ -24,7 +24,7 @@ from store.world import (
     an_ask,
 )
 from treadle.shared import codec
-from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
+from treadle.shared.model import Grant, GroupId, ItemId, LeaseId, Limits
 from treadle.shared.store import Accept, Decline, FreeSlot, Operation, commands
 from treadle.shared.store.controls import pause
 from treadle.shared.store.lineage import new_incarnation
@@ -380,6 +380,49 @@ async def the_mission_has_ended(world: World) -> Call:
     hand = await world.hand()
     await hand.do(a_submit(await hand.started()))
     return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "PASSED", *LANE)
+async def nothing_that_fits(world: World) -> Call:
+    await world.mission(GROUP, a_new_item("a", width=2))
+    hand = await world.hand()
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("take", "SHARE", *LANE)
+async def a_class_that_had_its_share(world: World) -> Call:
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    await hand.started()
+    await world.pass_ms(5)
+    return lambda: outcome_of(hand, a_take(limits=Limits(charge_class=4)))
+
+
+@refusal("take", "QUOTA", *LANE)
+async def an_account_whose_slots_are_in_use(world: World) -> Call:
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    await hand.started()
+    return lambda: outcome_of(hand, a_take(limits=Limits(slots_account=1)))
+
+
+@refusal("take", "QUOTA", *LANE)
+async def a_group_that_had_its_rate(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    return lambda: outcome_of(hand, a_take(limits=Limits(rate_group=(0, 3_600_000))))
+
+
+class _Garbled(Limits):
+    def wire(self) -> str:
+        return "1,2,3"
+
+
+@refusal("take", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def limits_that_are_none(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    return lambda: outcome_of(hand, a_take(limits=_Garbled()))
 
 
 @refusal("take", "PAUSED", *LANE)

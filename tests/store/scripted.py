@@ -30,7 +30,7 @@ from store.world import (
     lease_of,
 )
 from treadle.shared.errors import ReplyLost
-from treadle.shared.model import AgentId, Grant, GroupId
+from treadle.shared.model import AgentId, Grant, GroupId, Limits
 from treadle.shared.schedules import Due, Interval, spec_text
 from treadle.shared.store import (
     Accept,
@@ -50,6 +50,8 @@ from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
 T = TypeVar("T")
 ATTEMPTS_MAX = 4
+LIMITS = Limits(charge_class=1_000_000, slots_account=9, rate_group=(9, 10**13))
+"""None of which stops a take; the window is the same whenever the day begins."""
 TTL_MS = 150
 """Of the lease that lapses; its session is silent only after ten times this."""
 
@@ -109,6 +111,7 @@ class Day:
         hand = await opened("worker-1", "today")
         rival = await opened("worker-2", "today")
         sleeper = await opened("worker-3", "today", ttl_ms=TTL_MS)
+        await self.turn(hand, a_take("day-1", limits=replace(LIMITS, slots_group=0)), slots=1)
         reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2)
         one, two, three = reply.outcomes[0].grants
         await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50))
@@ -118,7 +121,7 @@ class Day:
         (one,) = reply.outcomes[0].grants
         await self.turn(hand, a_reservation("day-1", lease=lease_of(two)), an_ask(two))
         await self.turn(hand, FreeSlot(two.group, lease_of(two)))
-        await self.turn(sleeper, a_take("day-2"), slots=1)
+        await self.turn(sleeper, a_take("day-2", limits=LIMITS), slots=1)
         reply = await self.turn(rival, a_take("day-1"), slots=1)
         (three,) = reply.outcomes[0].grants
         await insist(lambda: self._renewed(hand, one, two))

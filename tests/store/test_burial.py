@@ -10,10 +10,10 @@ from builders import GROUP, a_new_item, a_new_mission
 from owned_keys import owned_keys
 from store.scheduled import HOUR_MS, a_schedule
 from store.scripted import Day
-from store.world import PREFIX, World, a_submit
+from store.world import PREFIX, World, a_submit, a_take
 from treadle.coordinator import Client, Expired, MissionSpec, WorkSpec
 from treadle.shared.errors import Refused
-from treadle.shared.model import Capability, GroupId, MissionState
+from treadle.shared.model import Capability, GroupId, Limits, MissionState
 from treadle.shared.schedules import Interval
 from treadle.shared.store import commands, keys
 from treadle.shared.store.controls import pause
@@ -162,6 +162,20 @@ async def test_its_schedules_pauses_and_memberships_go_with_it(world: World) -> 
     assert await world.raw.hkeys(world.key("@joined:worker-1")) == []
     due = [member.decode() for member in await world.raw.zrange(world.key("@due"), 0, -1)]
     assert [member for member in due if f" {group} " in member] == []
+
+
+async def test_nodes_and_rates_go_with_the_group_and_the_last_of_its_account(world: World) -> None:
+    hand = await world.hand(ttl_ms=60_000)
+    await world.mission("m-2", account="acme", priority_class="batch")
+    for name, account in (("m-1", "acme"), ("m-3", "beta")):
+        await world.mission(name, keep_results_s=0, account=account)
+        limits = Limits(rate_group=(9, 10**13), rate_account=(9, 10**13))
+        (grant,) = (await hand.do(a_take(name, limits=limits), slots=1)).grants
+        await hand.do(a_submit(grant))
+    assert len(await world.raw.hkeys(world.key("@rates"))) == 4
+    await tick_all(world)
+    assert await world.raw.hkeys(world.key("@rates")) == [b"a:acme"]
+    assert await world.raw.zrange(world.key("@nodes"), 0, -1) == [b"a:acme"]
 
 
 async def a_growing_neighbour(world: World) -> GroupId:

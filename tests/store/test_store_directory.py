@@ -108,14 +108,14 @@ async def test_the_service_of_a_group_is_fresh_in_the_directory_whenever_a_run_e
         assert changed[0].usage.used_ms >= 7
 
 
-async def test_the_first_accept_after_an_entry_carries_its_tag(world: World) -> None:
-    """Scheduler, rule 3: off += max(0, tag - v), once an entry."""
+async def test_the_first_accept_after_an_entry_lifts_the_group_and_no_later_one(world: World) -> None:
+    """Scheduler, rule 3: once an entry, and never down."""
     await world.mission(GROUP, a_new_item("a"), a_new_item("b"), weight=2.0)
     hand = await world.hand()
-    await hand.turn(a_take(tag=5000), slots=1)
+    await hand.turn(a_take(offset=5000), slots=1)
     usage = (await look(world)).entries[0].usage
     assert (usage.offset, usage.served) == (5000, True)
-    await hand.turn(a_take(tag=9000), slots=1)
+    await hand.turn(a_take(offset=9000), slots=1)
     packed = (await world.raw.hget(world.key("@usage"), f"g:{GROUP}")).split()
     assert packed[5] == b"5000", "the second accept of the same entry carries none"
 

@@ -38,6 +38,7 @@ KNOWN_CODES = {
     *GRACEFUL,
     *(
         "EMPTY",
+        "PASSED",
         "AUTH_STALE_SESSION",
         "WORK_STALE_OWNERSHIP",
         "WORK_LEASE_EXPIRED",

@@ -61,7 +61,10 @@ async def test_a_take_looks_past_64_items_that_are_too_wide_and_no_further(
     await world.mission(GROUP, *(a_new_item(f"w{number:02}", width=2) for number in range(wide)), a_new_item("z"))
     hand = await world.hand()
     reply = await hand.turn(a_take(GROUP), slots=1)
-    assert (reply.outcomes[0].code, [grant.item for grant in reply.outcomes[0].grants]) == ("OK", found)
+    assert (reply.outcomes[0].code, [grant.item for grant in reply.outcomes[0].grants]) == (
+        "OK" if found else "PASSED",
+        found,
+    )
     assert reply.entries[0].takeable == wide + 1 - len(found)
 
 

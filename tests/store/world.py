@@ -13,7 +13,7 @@ import pytest
 from builders import CAPABILITY, GROUP, a_new_mission
 from treadle.shared import codec
 from treadle.shared.errors import TreadleError
-from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, NewItem, Session
+from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, Limits, NewItem, Session
 from treadle.shared.store import (
     AskYield,
     Authority,
@@ -231,8 +231,10 @@ def lease_of(grant: Grant) -> LeaseId:
     return grant.lease.lease_id if grant.lease else LeaseId("none")
 
 
-def a_take(group: str = GROUP, most: int = 1, *, capability: str = CAPABILITY, tag: int = 0) -> Take:
-    return Take(GroupId(group), Capability(capability), most, tag)
+def a_take(
+    group: str = GROUP, most: int = 1, *, capability: str = CAPABILITY, offset: int = 0, limits: Limits | None = None
+) -> Take:
+    return Take(GroupId(group), Capability(capability), most, offset, limits)
 
 
 def a_start(grant: Grant) -> Start:

@@ -117,7 +117,7 @@ async def test_every_late_write_of_a_relieved_worker_is_refused_and_changes_noth
     session, _ = await authority.open_session(AgentId("zombie"), [capability], lease_ttl_ms=1000, nonce="n")
     mission = await desk.submit("m", sleeper("a", 0.0, again_s=1.0))
     partition = desk.store.partition_of(mission.group)
-    take = Take(mission.group, capability, most=1, tag=0)
+    take = Take(mission.group, capability, most=1, offset=0)
     (taken,) = await authority.turns(session, [Turn(partition, 1, (take,), slots=1)])
     assert isinstance(taken, TurnReply)
     (grant,) = taken.outcomes[0].grants

@@ -67,11 +67,10 @@ class Standing:
             return key
         return max(key, self.tag + planned_ms / self.weight)
 
-    def tag_to_apply(self, now_ms: int) -> int:
-        """What the first accept carries: the tag to the nearest whole unit; 0 where it would change nothing."""
-        if self.usage.served or self.tag <= virtual_time(self.usage, self.weight, now_ms):
-            return 0
-        return round(self.tag)
+    def offset_to_apply(self, now_ms: int) -> int:
+        """What the first accept lifts the offset to, so that v is the tag; 0 where it would change nothing."""
+        lift = self.tag - virtual_time(self.usage, self.weight, now_ms)
+        return 0 if self.usage.served or lift <= 0 else round(self.usage.offset + lift)
 
     @property
     def is_still(self) -> bool:

@@ -35,14 +35,14 @@ class Take:
     """Ask for up to `most` items of one Group, in this place of the list of its partition's call.
 
     The call's total is the sum of `most` over the entries that are no fall-backs: the store goes down the list until
-    the total is filled. `tag` is the entry tag, in whole units, that the Group's first accept applies; 0 for none.
+    the total is filled. `offset` is what the Group's offset is lifted to by its first accept; 0 for nothing.
     """
 
     partition: int
     group: GroupId
     capability: Capability
     most: int
-    tag: int
+    offset: int
     fallback: bool = False
 
 
@@ -355,12 +355,12 @@ def _draw_at_most(view: View, node: _Node) -> int:
 
 
 def _takes(node: _Node, count: int, now_ms: int, *, fallback: bool = False) -> list[Take]:
-    tag = node.standing.tag_to_apply(now_ms)
+    offset = node.standing.offset_to_apply(now_ms)
     takes: list[Take] = []
     for entry in node.in_order():
         most = min(count, entry.takeable)
         if most:
-            takes.append(Take(node.partition, node.group, entry.capability, most, tag, fallback))
+            takes.append(Take(node.partition, node.group, entry.capability, most, offset, fallback))
             count -= most
     return takes
 

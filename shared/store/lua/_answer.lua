@@ -46,9 +46,10 @@ function T.asked(S, a, operations, short)
 end
 
 -- The parts of a turn's reply that are not kept: they are read fresh, for a repeated call too.
-function T.answer(S, short, asked)
+function T.answer(S, short, asked, is_repeated)
   local entries = {}
   for i, ask in ipairs(asked) do entries[i] = T.entry(S, ask[1], ask[2], ask[3]) end
+  T.node_lines(S, T.told_nodes(S, is_repeated), entries)
   local reply = { T.finish(S), short, table.concat(entries, '\n') }
   for group, id in string.gmatch('\n' .. short, '\n%+ (%S+) (%S+)') do
     local G = S.groups[group]

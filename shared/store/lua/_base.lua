@@ -57,10 +57,10 @@ function T.begin(keys, replid)
   local S = {
     base = string.sub(keys[1], 1, -6),
     now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000),
-    groups = {}, order = {}, rings = {}, pauses = {}, strays = {}, release_left = T.RELEASE_MAX,
+    groups = {}, order = {}, rings = {}, pauses = {}, strays = {}, nodes = {}, release_left = T.RELEASE_MAX,
   }
   local meta = redis.call('HMGET', keys[1], 'incarnation', 'replid', 'version', 'head', 'paused', 'adopted',
-    'quarantine')
+    'quarantine', 'policy')
   if not meta[1] or meta[2] ~= replid then
     return false, T.refuse('STORE_CHANGED', 'this partition was opened on server ' .. (meta[2] or 'none')
       .. ', the call names ' .. replid .. ': open a new session')
@@ -68,12 +68,14 @@ function T.begin(keys, replid)
   S.incarnation, S.replid, S.stamp = meta[1], meta[2], T.int(S.now)
   S.version, S.head = tonumber(meta[3] or '0'), tonumber(meta[4] or '0')
   S.flags, S.adopted, S.quarantine = tonumber(meta[5] or '0'), tonumber(meta[6] or '0'), tonumber(meta[7] or '0')
+  S.policy = meta[8] or '0'
   return S
 end
 
--- What every reply begins with: the store's time, the earliest due time ('-' for none), directory version, incarnation.
+-- What every reply begins with: the store's time, the earliest due time ('-' for none), directory version, incarnation,
+-- and the version of the policy that was noted here (0: the default one).
 function T.envelope(S)
   local head = redis.call('ZRANGE', S.base .. '@due', 0, 0, 'WITHSCORES')
   return S.stamp .. ' ' .. (head[2] and T.int(tonumber(head[2])) or '-') .. ' ' .. T.int(S.version) .. ' '
-    .. S.incarnation
+    .. S.incarnation .. ' ' .. S.policy
 end

@@ -11,6 +11,8 @@ function T.tally(S, G, by)
     if redis.call('HINCRBY', S.base .. '@tally', node, by) <= 0 then
       redis.call('HDEL', S.base .. '@tally', node)
       redis.call('HDEL', S.base .. '@usage', node)
+      redis.call('HDEL', S.base .. '@rates', node)
+      redis.call('ZREM', S.base .. '@nodes', node)
     end
   end
 end
@@ -50,6 +52,7 @@ function T.remove_group(S, G)
   redis.call('HDEL', S.base .. '@groups', G.name)
   redis.call('HDEL', S.base .. '@seqs', G.name)
   redis.call('HDEL', S.base .. '@usage', 'g:' .. G.name)
+  redis.call('HDEL', S.base .. '@rates', 'g:' .. G.name)
   T.tally(S, G, -1)
 end
 

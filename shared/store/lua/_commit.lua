@@ -60,7 +60,7 @@ end
 function T.commit(S)
   open_logs(S)
   local W = { seqs = {}, groups = {}, joined = {}, due = {}, undue = {}, held = {}, add = {}, del = {}, runs = {},
-    usage = {}, live = {}, touch = {}, dead = {},
+    usage = {}, nodes = {}, live = {}, touch = {}, dead = {},
     park = {}, unpark = {}, block = {}, unblock = {} }
   for _, G in ipairs(S.order) do
     if G.bad then

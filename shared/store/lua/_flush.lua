@@ -57,7 +57,8 @@ function T.collect(S, G, W)
     local changes = T.into(W.held, agent)
     for id, holds in pairs(items) do changes[G.name .. ' ' .. id] = holds end
   end
-  if #G.runs > 0 then
+  -- `settled`: a repair wrote what its account and class have now.
+  if #G.runs > 0 or G.settled then
     local account, class = T.into(W.runs, 'a:' .. G.account), T.into(W.runs, 'c:' .. G.class)
     for _, change in ipairs(G.runs) do account[#account + 1], class[#class + 1] = change, change end
   end

@@ -27,9 +27,10 @@ function T.apply(u, change)
   end
 end
 
-local function charge(G, change)
+local function charge(S, G, change)
   G.runs[#G.runs + 1] = change
   T.apply(G.usage, change)
+  T.charge_above(S, G, change)
 end
 
 -- A run of `it` begins now: its provisional charge is what a run of this Group typically is, never 0 (a cold start).
@@ -37,22 +38,22 @@ function T.begin_run(S, G, it)
   local estimate = math.max(1, G.usage.typical)
   T.put(it, 't0', S.stamp)
   T.put(it, 'est', T.int(estimate))
-  charge(G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = estimate })
+  charge(S, G, { width = tonumber(it.w or '1'), since = S.now - T.EPOCH, estimate = estimate })
 end
 
 -- The run of `it` ended at `at`: every way a run ends settles its charge here, in the same script.
 function T.end_run(S, G, it, at)
   local began = tonumber(it.t0)
-  charge(G, { width = -tonumber(it.w or '1'), since = began - T.EPOCH, estimate = tonumber(it.est),
+  charge(S, G, { width = -tonumber(it.w or '1'), since = began - T.EPOCH, estimate = tonumber(it.est),
     run = math.max(0, at - began) })
 end
 
--- The first accept after an entry carries the tag that the Worker froze when it saw the entry (rule 3).
-function T.serve(S, G, tag)
+-- The first accept after an entry lifts the Group to what it was found to stand at then (rule 3): what it missed is not saved
+-- up. The Worker reckons `offset` from the tag that it froze when it saw the entry.
+function T.serve(G, offset)
   local u = G.usage
   if u.served == 1 then return end
-  local virtual = u.offset + (u.used + u.running * (S.now - T.EPOCH) - u.starts) / G.weight
-  u.offset = u.offset + math.floor(math.max(0, tag - virtual) + 0.5)
+  u.offset = math.max(u.offset, offset)
   u.served = 1
   G.touched = true
 end

@@ -72,6 +72,9 @@ function T.takeable(S, group, cap)
   return redis.call('ZLEXCOUNT', S.base .. '@take:' .. cap, '[' .. group .. ' ', '(' .. group .. '!')
 end
 
+-- Codes of a take that say nothing about others: its answer has them, the Group stands open.
+T.NOT_SHUT = { PAUSED = true, QUARANTINE = true, SHARE = true, QUOTA = true, PASSED = true }
+
 -- The directory's line of a Group: what may be taken of a capability, and its service so far.
 function T.entry(S, group, cap, code)
   local G = S.groups[group]
@@ -81,7 +84,7 @@ function T.entry(S, group, cap, code)
   local count = open and T.takeable(S, group, cap) or 0
   -- The answer to a call that is repeated says what was so at its first time; what is there to take now goes first.
   if barred then code = barred
-  elseif code == 'PAUSED' or code == 'QUARANTINE' or (count > 0 and code == 'EMPTY') then code = nil end
+  elseif T.NOT_SHUT[code or ''] or (count > 0 and code == 'EMPTY') then code = nil end
   local first = count > 0 and redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, low, high, 'LIMIT', 0, 1)[1]
   return table.concat({ group, cap, T.int(count), first and string.sub(first, #group + 2) or '-',
     G and string.format('%.17g', G.weight) or '1', G and G.account or '-', G and G.class or '-',

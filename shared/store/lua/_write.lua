@@ -1,20 +1,5 @@
 -- Writes what `_flush.lua` gathered, then the wake tokens and, last of all, the sequences.
 
-local function write_usage(S, W)
-  local nodes = {}
-  for node in pairs(W.runs) do nodes[#nodes + 1] = node end
-  if #nodes > 0 then
-    local packed = redis.call('HMGET', S.base .. '@usage', unpack(nodes))
-    for i, node in ipairs(nodes) do
-      local usage = T.usage(packed[i])
-      for _, change in ipairs(W.runs[node]) do T.apply(usage, change) end
-      W.usage[#W.usage + 1] = node
-      W.usage[#W.usage + 1] = T.pack_usage(usage)
-    end
-  end
-  T.many('HSET', S.base .. '@usage', W.usage)
-end
-
 local function write_held(S, W)
   for _, stray in ipairs(S.strays) do redis.call('ZREM', stray[1], stray[2]) end
   for agent, changes in pairs(W.held) do
@@ -33,15 +18,17 @@ local function write_held(S, W)
 end
 
 -- The directory is versioned: a Group that has something takeable stands under the version of its last change, one that
--- was emptied leaves a tombstone; pruned tombstones raise the floor below which a reader gets the whole list.
+-- was emptied leaves a tombstone; pruned tombstones raise the floor below which a reader gets the whole list. Accounts and
+-- classes stand in a list of their own.
 local function write_directory(S, W)
   local gone = {}
   for _, dead in pairs(W.dead) do
     if redis.call('ZREM', S.base .. '@dir:' .. dead[1], dead[2]) == 1 then gone[#gone + 1] = dead end
   end
-  if next(W.live) == nil and #gone == 0 and next(W.touch) == nil then return end
+  if next(W.live) == nil and #gone == 0 and next(W.touch) == nil and #W.nodes == 0 then return end
   S.version = S.version + 1
   local version = T.int(S.version)
+  T.list_nodes(S, W.nodes, version)
   for cap, names in pairs(W.live) do
     local list = {}
     for _, name in ipairs(names) do
@@ -84,7 +71,8 @@ function T.flush(S, W)
   T.many('ZREM', S.base .. '@blocked', W.unblock)
   for cap, list in pairs(W.add) do T.many('ZADD', S.base .. '@take:' .. cap, list) end
   for cap, list in pairs(W.del) do T.many('ZREM', S.base .. '@take:' .. cap, list) end
-  write_usage(S, W)
+  T.write_usage(S, W)
+  T.write_rates(S)
   write_directory(S, W)
   T.many('HSET', S.base .. '@groups', W.groups)
   for agent, list in pairs(W.joined) do T.many('HSET', S.base .. '@joined:' .. agent, list) end

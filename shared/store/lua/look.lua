@@ -1,14 +1,14 @@
 -- look: Reads a partition's earliest due time and what changed in its directory since a version.
 -- keys: the partition's @meta
 -- args: replid since paging capability ...
--- bound: 512 entries and 512 tombstones a capability; "more" asks again from the version returned
+-- bound: 512 entries and 512 tombstones a capability, 1,024 accounts and classes; "more" asks again from the version returned
 -- flags: no-writes
 -- refusals: STORE_CHANGED
 -- events: none
 --
 -- The reply: envelope, "full" (the reader's version is below the floor or 0: forget what you knew) or "changes", whether
--- there is "more" (ask again with paging 1) or it is "done", the version to ask from next; then the entries. One version
--- has at most 256 entries, so a page always gets on.
+-- there is "more" (ask again with paging 1) or it is "done", the version to ask from next; then the entries, and the service
+-- of accounts and classes that changed ("% node usage"). One version has at most 256 entries, so a page always gets on.
 T.calls.look = function(keys, a)
   local S, refused = T.begin(keys, a[1])
   if refused then return refused end
@@ -36,9 +36,16 @@ T.calls.look = function(keys, a)
       names[#names + 1] = row[1]
     end
   end
+  local flat, nodes = redis.call('ZRANGEBYSCORE', S.base .. '@nodes', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1024), {}
+  for j = 1, #flat, 2 do nodes[#nodes + 1] = flat[j] end
+  if #nodes == 1024 then
+    more = true
+    reached = math.min(reached, tonumber(flat[#flat]) - 1)
+  end
   T.load(S, names)
   local entries = {}
   for i, row in ipairs(found) do entries[i] = T.entry(S, row[1], row[2]) end
+  T.node_lines(S, nodes, entries)
   return { T.envelope(S), (full and 'full ' or 'changes ') .. (more and 'more ' or 'done ') .. T.int(reached),
     table.concat(entries, '\n') }
 end

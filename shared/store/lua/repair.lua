@@ -48,6 +48,7 @@ local function settle(S, G, running, starts, estimate)
       redis.call('HSET', S.base .. '@usage', node, T.pack_usage(u))
     end
   end
+  G.settled = true
 end
 
 T.calls.repair = function(keys, a)

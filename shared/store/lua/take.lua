@@ -1,14 +1,16 @@
 -- take: Accepts items of one Group and capability in the fixed order, and starts them while the call has free slots.
 -- keys: as turn
--- args: group capability most tag
+-- args: group capability most offset limits
 -- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items passed over
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE QUARANTINE PAUSED EMPTY AUTH_FORBIDDEN
+--   SCHEMA_VALIDATION_FAILED PASSED SHARE QUOTA
 -- events: work.offer.accepted work.started
 --
 -- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
--- free slots, what is not this Worker's to do, and an offer that is over.
-T.arity.take = 4
+-- free slots, what is not this Worker's to do, and an offer that is over; PASSED: all that was looked at was. SHARE, QUOTA: a
+-- limit (`_limits.lua`) stopped it before it gave anything; a QUOTA by rate says when its window ends.
+T.arity.take = 5
 T.SKIP_MAX = 64
 
 local function candidates(S, G, cap, most)
@@ -48,10 +50,11 @@ local function give(S, G, it, width)
   return T.granted(S, G, it, seq)
 end
 
-T.ops.take = function(S, group, cap, most, tag)
-  local G = S.groups[group]
+T.ops.take = function(S, group, cap, most, offset, limited)
+  local G, limits, detail = S.groups[group], T.limits(limited)
   local code = T.shut(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
   code = code or (string.sub(cap, 1, 1) == '>' and cap ~= '>' .. S.agent and 'AUTH_FORBIDDEN')
+  code = code or (limits == false and 'SCHEMA_VALIDATION_FAILED')
   if code then return T.bar(S, G, code) end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
@@ -65,13 +68,16 @@ T.ops.take = function(S, group, cap, most, tag)
     end
     local width, size = tonumber(it.w or '1'), T.body_size(it, 'in')
     if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
-    if width > S.slots and S.ahead <= 0 or (it.ox or it.to or it.cap ~= cap) and is_passed(S, G, it) then
+    if not T.has_room(S, limits, width) or (it.ox or it.to or it.cap ~= cap) and is_passed(S, G, it) then
       -- All before the first that is passed over were taken: it heads the longer list that is looked through now.
       if skipped == 0 then keys, i = candidates(S, G, cap, limit + T.SKIP_MAX), 1 end
       skipped = skipped + 1
     else
-      T.serve(S, G, tonumber(tag))
+      code, detail = T.limited(S, G, limits, width)
+      if code then break end
+      T.serve(G, tonumber(offset))
       lines[#lines + 1] = give(S, G, it, width)
+      if limits then T.count_rates(S, G, limits) end
       S.bytes, S.grants = S.bytes + size, S.grants + 1
     end
     i = i + 1
@@ -81,7 +87,11 @@ T.ops.take = function(S, group, cap, most, tag)
     G.dir[cap] = #lines > 0 and 'live' or G.dir[cap]
   else
     G.dir[cap] = 'empty'
-    if #lines > 0 then T.leave(G) end
   end
-  T.outcome(S, G, some and 'OK' or 'EMPTY', nil, lines)
+  if #lines > 0 then
+    if G.dir[cap] == 'empty' or T.is_at_cap(S, G, limits) then T.leave(G) end
+    return T.outcome(S, G, 'OK', nil, lines)
+  end
+  code = code or not some and 'EMPTY' or skipped > 0 and 'PASSED' or 'OK'
+  T.outcome(S, G, code, detail, code == 'OK' and lines or nil)
 end

@@ -9,7 +9,8 @@
 -- Events and refusals of an item are those of its operation (take, start, save, yield, block, release, submit, fail). A refused
 -- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
 -- (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries of the Groups asked and
--- touched; then inputs and contract of each grant. The second part is kept as the lane's last reply.
+-- touched, and of the accounts and classes whose service it read or changed ("% node usage"); then inputs and contract of each
+-- grant. The second part is kept as the lane's last reply.
 
 -- What a call asks for: where its operations and cursors stand, and the Groups they name; or a refusal.
 local function parse(a, i)
@@ -74,12 +75,13 @@ T.calls.turn = function(keys, a)
   if not refused then asks, refused = parse(a, 12) end
   if refused then return refused end
   T.load(S, asks.names)
-  if not short then
+  local is_repeated = short ~= nil
+  if not is_repeated then
     plan(S, a, asks)
     T.commit(S)
     short = short_reply(S)
     redis.call('HSET', S.base .. '@lanes', S.lane, S.lane_head .. short)
     if a[11] ~= '-' and S.grants == 0 then T.hand_on(S, a[11]) end
   end
-  return T.answer(S, short, T.asked(S, a, asks.operations, short))
+  return T.answer(S, short, T.asked(S, a, asks.operations, short), is_repeated)
 end
