@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """The service of an account (`a:<account>`) or class (`c:<class>`) in one partition: the sum over its Groups there."""
+    """What one partition knows of the service of a class (`c:<class>`) or of an account in a class (`a:<class>:<account>`)."""
 
     partition: int
     node: str

@@ -21,6 +21,7 @@ from treadle.shared.model import (
     MissionId,
     NewItem,
     NewMission,
+    NodeUsage,
     Usage,
 )
 from treadle.shared.names import token
@@ -84,6 +85,8 @@ def an_entry(
     usage: Usage | None = None,
     head: str = "",
     code: str = "",
+    account: str = "acme",
+    priority_class: str = "standard",
 ) -> DirectoryEntry:
     """A directory entry of a Group that was never served."""
     return DirectoryEntry(
@@ -92,9 +95,9 @@ def an_entry(
         capability=Capability(capability),
         takeable=takeable,
         head=head,
-        account="acme",
+        account=account,
         weight=weight,
-        priority_class="standard",
+        priority_class=priority_class,
         usage=usage or Usage(entry=1, entry_ms=NOW_MS),
         code=code,
     )
@@ -136,8 +139,17 @@ class Run:
 class _Line:
     weight: float
     partition: int
+    account: str
+    priority_class: str
     runs: deque[int] = field(default_factory=deque)
     usage: Usage = field(default_factory=Usage)
+
+    def nodes(self) -> list[tuple[int, str]]:
+        """Its account and class in its partition."""
+        return [
+            (self.partition, f"a:{self.priority_class}:{self.account}"),
+            (self.partition, f"c:{self.priority_class}"),
+        ]
 
 
 class TinyStore:
@@ -149,53 +161,82 @@ class TinyStore:
     def __init__(self) -> None:
         self.lines: dict[GroupId, _Line] = {}
         self.changed: set[GroupId] = set()
+        self.service: dict[tuple[int, str], Usage] = {}
 
-    def add(self, group: str, runs: Iterable[int], now_ms: int, *, weight: float = 1.0, partition: int = 0) -> None:
+    def add(
+        self,
+        group: str,
+        runs: Iterable[int],
+        now_ms: int,
+        *,
+        weight: float = 1.0,
+        partition: int = 0,
+        account: str = "acme",
+        priority_class: str = "standard",
+    ) -> None:
         """Queue items by the length of their runs."""
-        line = self.lines.setdefault(GroupId(group), _Line(weight, partition))
+        line = self.lines.setdefault(GroupId(group), _Line(weight, partition, account, priority_class))
         if not line.runs:
             line.usage = replace(line.usage, entry=line.usage.entry + 1, entry_ms=now_ms)
         line.runs.extend(runs)
         self.changed.add(GroupId(group))
 
     def take(self, takes: Sequence[Take], total: int, now_ms: int) -> list[Run]:
-        """Start items down the list until the total is filled; the first of an entry lifts its Group (rule 3)."""
+        """Start items down the list until the total is filled; the first of an entry applies its offset (rule 3)."""
         started: list[Run] = []
         for take in takes:
             self.changed.add(take.group)
             line = self.lines[take.group]
             for _ in range(min(take.most, total - len(started), len(line.runs))):
                 usage = line.usage
+                offset = usage.offset if usage.served else max(usage.offset, take.offset)
                 run = Run(take.group, now_ms, line.runs.popleft(), estimate_ms(usage.typical_ms))
-                line.usage = replace(
-                    usage,
-                    offset=usage.offset if usage.served else max(usage.offset, take.offset),
-                    running=usage.running + 1,
-                    starts_ms=usage.starts_ms + now_ms - STARTS_EPOCH_MS,
-                    estimate_ms=usage.estimate_ms + run.estimate_ms,
-                    served=bool(line.runs),
-                )
+                line.usage = replace(usage, offset=offset)
+                self._charge(line, 1, now_ms, run.estimate_ms)
+                line.usage = replace(line.usage, served=bool(line.runs))
                 started.append(run)
         return started
 
     def end(self, run: Run, now_ms: int) -> None:
         """Charge what was used and take back the estimate (rule 6)."""
-        line = self.lines[run.group]
-        usage = line.usage
-        line.usage = replace(
-            usage,
-            used_ms=usage.used_ms + now_ms - run.start_ms,
-            running=usage.running - 1,
-            starts_ms=usage.starts_ms - (run.start_ms - STARTS_EPOCH_MS),
-            estimate_ms=usage.estimate_ms - run.estimate_ms,
-            typical_ms=next_typical(usage.typical_ms, now_ms - run.start_ms),
-        )
+        self._charge(self.lines[run.group], -1, run.start_ms, run.estimate_ms, now_ms - run.start_ms)
         self.changed.add(run.group)
+
+    def _charge(self, line: _Line, width: int, start_ms: int, estimate_ms: int, run_ms: int | None = None) -> None:
+        def charged(usage: Usage) -> Usage:
+            return replace(
+                usage,
+                used_ms=usage.used_ms + (run_ms or 0),
+                running=usage.running + width,
+                starts_ms=usage.starts_ms + width * (start_ms - STARTS_EPOCH_MS),
+                estimate_ms=usage.estimate_ms + width * estimate_ms,
+                typical_ms=usage.typical_ms if run_ms is None else next_typical(usage.typical_ms, run_ms),
+            )
+
+        line.usage = charged(line.usage)
+        for node in line.nodes():
+            self.service[node] = charged(self.service.get(node, Usage()))
+
+    def nodes(self) -> list[NodeUsage]:
+        """What the service of the accounts and classes is of which something changed; to be asked before `changes`."""
+        changed = {node for group in self.changed for node in self.lines[group].nodes()}
+        return [
+            NodeUsage(partition, node, self.service.get((partition, node), Usage()))
+            for partition, node in sorted(changed)
+        ]
 
     def changes(self) -> list[DirectoryEntry]:
         """The entries that changed since this was last asked, an emptied Group as a tombstone."""
         entries = [
-            an_entry(group, len(line.runs), partition=line.partition, weight=line.weight, usage=line.usage)
+            an_entry(
+                group,
+                len(line.runs),
+                partition=line.partition,
+                weight=line.weight,
+                usage=line.usage,
+                account=line.account,
+                priority_class=line.priority_class,
+            )
             for group, line in sorted(self.lines.items())
             if group in self.changed
         ]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage, Usage
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage
 from treadle.shared.store import Take, Turn, TurnReply
 
-from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, Ready, View, decide
+from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, decide
+from .core.tree import Ready
 
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
@@ -32,8 +33,6 @@ class Taking:
         """The partition that gets all free slots at the next take, since its head is wider than its share was."""
         self._fruitless = 0
         self._fallbacks = FALLBACKS_MAX
-        self.nodes: dict[tuple[int, str], Usage] = {}
-        """By partition and node, the service that accounts and classes had there."""
 
     def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
@@ -68,11 +67,9 @@ class Taking:
     ) -> None:
         """Folds directory entries, those of `shut` Groups as empty; `whole`: they, and `nodes`, are all of that partition."""
         if whole is not None:
-            self.nodes = {key: usage for key, usage in self.nodes.items() if key[0] != whole}
-        self.nodes.update({(one.partition, one.node): one.usage for one in nodes})
-        if whole is not None:
             self._passed.clear()
         mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in entries]
+        self.ready.service(nodes, now_ms, whole=whole)
         if whole is None:
             self.ready.update(mine, now_ms)
         else:

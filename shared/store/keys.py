@@ -156,7 +156,7 @@ def held(base_: str, agent: AgentId) -> str:
 
 
 def usage(base_: str) -> str:
-    """The service of each node: `g:<group>`, `a:<account>`, `c:<class>`."""
+    """The service of each node: `g:<group>`, `a:<class>:<account>`, `c:<class>`."""
     return f"{base_}@usage"
 
 

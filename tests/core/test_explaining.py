@@ -11,7 +11,7 @@ from treadle.shared.errors import Corrupt
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemId, Usage
 from treadle.shared.reasons import Answer, Because, Level, Question, Reason, packed, parse_answer
 from treadle.worker.core.explaining import Here, behind, coarse, explain, window
-from treadle.worker.core.schedule import Ready
+from treadle.worker.core.tree import Ready
 
 NOW = 1_800_000_000_000
 INDEX, MINE = Capability("index"), GroupId("mine")
@@ -87,7 +87,8 @@ def test_other_work_comes_first_while_it_has_had_less_for_its_weight() -> None:
     assert behind(ready, MINE, NOW) is Level.MISSION
     assert behind(ready, GroupId("other"), NOW) is Level.NONE
     assert behind(ready, GroupId("unknown"), NOW) is Level.NONE
-    ready.update([entry("other", a_usage(used_ms=400), weight=0.25)], NOW)
+    ready = Ready(AgentId("w"), [INDEX])
+    ready.update([entry("mine", a_usage(used_ms=1_000)), entry("other", a_usage(used_ms=400), weight=0.25)], NOW)
     assert behind(ready, MINE, NOW) is Level.NONE, "1,600 for a weight of one"
 
 

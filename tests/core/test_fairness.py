@@ -136,8 +136,13 @@ def test_with_nothing_ready_the_level_is_that_of_the_last_pick() -> None:
 
 
 def test_what_was_missed_is_not_saved_up_and_what_was_used_is_not_forgiven() -> None:
-    assert entry_tag(a_usage(used_ms=10), 1.0, NOW_MS, level=500) == 500
-    assert entry_tag(a_usage(used_ms=900), 1.0, NOW_MS, level=500) == 900
+    assert entry_tag(standing(10, served=True), NOW_MS, level=500) == 500
+    assert entry_tag(standing(900, served=True), NOW_MS, level=500) == 900
+
+
+def test_what_only_left_a_cap_is_put_before_the_level_by_one_run() -> None:
+    node = Standing(a_usage(used_ms=10, typical_ms=300), 2.0)
+    assert entry_tag(node, NOW_MS, level=500, left_a_cap=True) == 350
 
 
 def test_a_tag_counts_until_the_node_is_served() -> None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
-from builders import AGENT, CAPABILITY, NOW_MS, OTHER, Run, TinyStore, a_usage, an_entry
+from builders import AGENT, CAPABILITY, NOW_MS, OTHER, a_usage, an_entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_house import ENDLESS_S, House, begun, endless, wanted
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, Usage
 from treadle.worker.core.fairness import entry_virtual_time
-from treadle.worker.core.schedule import DRAW, FALLBACKS_MAX, Ready, Take, View, decide
+from treadle.worker.core.schedule import DRAW, FALLBACKS_MAX, View, decide
+from treadle.worker.core.tree import Ready
 
 A, B, C = GroupId("a"), GroupId("b"), GroupId("c")
 
 
 def ready_of(*entries: DirectoryEntry, agent: AgentId = AGENT, now_ms: int = NOW_MS) -> Ready:
-    ready = Ready(agent, [CAPABILITY])
+    """What is ready to a Worker that has decided before."""
+    ready = begun(agent)
     ready.update(entries, now_ms)
     return ready
 
@@ -28,15 +29,6 @@ def ready_of(*entries: DirectoryEntry, agent: AgentId = AGENT, now_ms: int = NOW
 def served(**fields: int) -> Usage:
     """Counters of a Group that was served since its entry, with runs of a second."""
     return a_usage(**{"entry": 1, "entry_ms": NOW_MS, "served": True, "typical_ms": 1_000, **fields})
-
-
-def wanted(actions: Sequence[Take]) -> dict[GroupId, int]:
-    """What the free slots are to be filled with."""
-    counts: Counter[GroupId] = Counter()
-    for take in actions:
-        if not take.fallback:
-            counts[take.group] += take.most
-    return dict(counts)
 
 
 # --- one decision ---
@@ -92,7 +84,7 @@ def test_without_a_free_slot_nothing_is_asked() -> None:
 
 def test_a_group_with_two_capabilities_is_one_node() -> None:
     render = Capability("render")
-    ready = Ready(AGENT, [CAPABILITY, render])
+    ready = begun(AGENT, CAPABILITY, render)
     usage = served()
     ready.update(
         [
@@ -223,7 +215,7 @@ replies = st.lists(st.tuples(entries_of_one_reply(), st.integers(0, 3_000)), min
 def test_the_order_of_a_reply_decides_nothing(
     told: list[tuple[list[DirectoryEntry], int]], free: int, data: st.DataObject
 ) -> None:
-    one, two = Ready(AGENT, [CAPABILITY]), Ready(AGENT, [CAPABILITY])
+    one, two = begun(), begun()
     now_ms = NOW_MS
     for entries, pause_ms in told:
         now_ms += pause_ms
@@ -237,7 +229,7 @@ def test_the_order_of_a_reply_decides_nothing(
 def test_no_slot_stays_free_while_something_takeable_is_known(
     told: list[tuple[list[DirectoryEntry], int]], free: int
 ) -> None:
-    ready = Ready(AGENT, [CAPABILITY])
+    ready = begun()
     known: dict[GroupId, DirectoryEntry] = {}
     now_ms = NOW_MS
     for entries, pause_ms in told:
@@ -257,7 +249,7 @@ def test_no_slot_stays_free_while_something_takeable_is_known(
 @given(replies, st.integers(1, 12))
 def test_in_strict_order_each_pick_is_of_the_least_key(told: list[tuple[list[DirectoryEntry], int]], free: int) -> None:
     """Against the plain search over all Groups, with draws of one; and V is the one of the plain rule."""
-    ready = Ready(AGENT, [CAPABILITY])
+    ready = begun()
     takeable: dict[GroupId, int] = {}
     now_ms = NOW_MS
     for entries, pause_ms in told:
@@ -267,77 +259,13 @@ def test_in_strict_order_each_pick_is_of_the_least_key(told: list[tuple[list[Dir
         takeable |= {entry.group: 0 if entry.code else entry.takeable for entry in entries}
     standings = ready.standings()
     if standings:
-        assert ready.virtual_time(now_ms) == entry_virtual_time(standings.values(), now_ms, last_pick=0)
+        assert ready.levels(now_ms)["a:standard:acme"] == entry_virtual_time(standings.values(), now_ms, last_pick=0)
     plan = wanted(decide(View(ready, free, draw=1), now_ms))
     for group, count in plan.items():
         highest = standings[group].key(now_ms, planned_ms=(count - 1) * 700)
         for other, standing in standings.items():
             if plan.get(other, 0) < takeable[other]:
                 assert highest <= standing.key(now_ms, planned_ms=plan.get(other, 0) * 700)
-
-
-# --- a tiny house: one Worker, a store's counters, a clock ---
-
-
-@dataclass
-class House:
-    """Runs items on a few slots and writes down each start and the service at each instant."""
-
-    slots: int
-    draw: int = DRAW
-    store: TinyStore = field(default_factory=TinyStore)
-    now_ms: int = NOW_MS
-    ready: Ready = field(default_factory=lambda: Ready(AGENT, [CAPABILITY]))
-    running: list[tuple[int, int, Run]] = field(default_factory=list)
-    started: list[Run] = field(default_factory=list)
-    watch: Callable[[House], None] | None = None
-
-    def add(self, group: str, runs: Sequence[int], *, weight: float = 1.0, partition: int = 0) -> None:
-        self.store.add(group, runs, self.now_ms, weight=weight, partition=partition)
-
-    def run(self, until_ms: int) -> None:
-        """Go on to an instant: fill free slots, then jump to the next end of a run."""
-        while True:
-            self.fill()
-            if self.watch:
-                self.watch(self)
-            if not self.running or self.running[0][0] > until_ms:
-                self.now_ms = until_ms
-                return
-            self.now_ms = self.running[0][0]
-            while self.running and self.running[0][0] == self.now_ms:
-                self.store.end(heapq.heappop(self.running)[2], self.now_ms)
-
-    def fill(self) -> None:
-        self.ready.update(self.store.changes(), self.now_ms)
-        while free := self.slots - len(self.running):
-            actions = decide(View(self.ready, free, draw=self.draw), self.now_ms)
-            total = sum(wanted(actions).values())
-            assert total == min(free, self.ready.takeable)
-            if not total:
-                return
-            for run in self.store.take(actions, total, self.now_ms):
-                self.started.append(run)
-                heapq.heappush(self.running, (self.now_ms + run.run_ms, len(self.started), run))
-            self.ready.update(self.store.changes(), self.now_ms)
-
-    def service_ms(self, group: str) -> int:
-        return self.store.service_ms(group, self.now_ms)
-
-    def share(self, group: str, of: Sequence[str], since: dict[str, int] | None = None) -> float:
-        had = {name: self.service_ms(name) - (since or {}).get(name, 0) for name in of}
-        return had[group] / sum(had.values())
-
-    def services(self) -> dict[str, int]:
-        return {group: self.service_ms(group) for group in self.store.lines}
-
-
-ENDLESS_S = 3_600
-
-
-def endless(*runs_ms: int) -> list[int]:
-    """Runs in turn, enough that one Group alone would fill 16 slots for an hour."""
-    return list(runs_ms) * (16 * ENDLESS_S * 1_000 // sum(runs_ms))
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
@@ -475,7 +403,7 @@ def test_new_weights_count_from_the_next_decision() -> None:
 
 
 def test_a_group_that_was_removed_is_asked_for_no_more_until_an_entry_brings_it_back() -> None:
-    ready = Ready(AGENT, [CAPABILITY])
+    ready = begun()
     ready.update([an_entry("a"), an_entry("b")], NOW_MS)
     ready.remove(GroupId("a"))
     assert {take.group for take in decide(View(ready, free_slots=4), NOW_MS)} == {"b"}

@@ -394,7 +394,7 @@ def _usage(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     for name, history in histories.items():
         group = part.groups[name]
         _, _, account, class_, *_ = group.record
-        nodes = (f"g:{name}", f"a:{account}", f"c:{class_}")
+        nodes = (f"g:{name}", f"a:{class_}:{account}", f"c:{class_}")
         for lease in history.leases:
             fields = group.items[lease.item]
             width = int(fields.get("w", "1"))

@@ -180,7 +180,7 @@ async def _audit_partition(world: World, partition: int) -> None:
         assert (spent.used_ms, spent.typical_ms) == (story.used_ms, story.typical_ms), f"the service of {name}"
         assert (spent.running, spent.starts_ms, spent.estimate_ms) == running, f"what runs of {name}"
         _, _, account, class_, *_ = record.split()
-        nodes[f"a:{account}"].append(spent)
+        nodes[f"a:{class_}:{account}"].append(spent)
         nodes[f"c:{class_}"].append(spent)
     if not halted:
         buried = sum([await world.raw.hexists(key, "expired") for key in await _missions(world, partition)])

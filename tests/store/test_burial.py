@@ -166,7 +166,7 @@ async def test_its_schedules_pauses_and_memberships_go_with_it(world: World) -> 
 
 async def test_nodes_and_rates_go_with_the_group_and_the_last_of_its_account(world: World) -> None:
     hand = await world.hand(ttl_ms=60_000)
-    await world.mission("m-2", account="acme", priority_class="batch")
+    await world.mission("m-2", account="acme")
     for name, account in (("m-1", "acme"), ("m-3", "beta")):
         await world.mission(name, keep_results_s=0, account=account)
         limits = Limits(rate_group=(9, 10**13), rate_account=(9, 10**13))
@@ -174,8 +174,8 @@ async def test_nodes_and_rates_go_with_the_group_and_the_last_of_its_account(wor
         await hand.do(a_submit(grant))
     assert len(await world.raw.hkeys(world.key("@rates"))) == 4
     await tick_all(world)
-    assert await world.raw.hkeys(world.key("@rates")) == [b"a:acme"]
-    assert await world.raw.zrange(world.key("@nodes"), 0, -1) == [b"a:acme"]
+    assert await world.raw.hkeys(world.key("@rates")) == [b"a:standard:acme"]
+    assert await world.raw.zrange(world.key("@nodes"), 0, -1) == [b"a:standard:acme", b"c:standard"]
 
 
 async def a_growing_neighbour(world: World) -> GroupId:
@@ -190,12 +190,12 @@ async def test_an_account_s_service_is_known_until_its_last_group_is_buried(worl
         await world.pass_ms(20)
         await hand.do(a_submit(grant))
     usage = world.key("@usage")
-    assert int((await world.raw.hget(usage, "a:acme")).split()[0]) >= 40
+    assert int((await world.raw.hget(usage, "a:standard:acme")).split()[0]) >= 40
     await world.mission("m-3")
     await tick_all(world)
-    assert sorted(await world.raw.hkeys(usage)) == [b"a:acme", b"c:standard", b"g:m-3"]
-    assert int((await world.raw.hget(usage, "a:acme")).split()[0]) >= 40
-    assert await world.raw.hgetall(world.key("@tally")) == {b"a:acme": b"1", b"c:standard": b"1"}
+    assert sorted(await world.raw.hkeys(usage)) == [b"a:standard:acme", b"c:standard", b"g:m-3"]
+    assert int((await world.raw.hget(usage, "a:standard:acme")).split()[0]) >= 40
+    assert await world.raw.hgetall(world.key("@tally")) == {b"a:standard:acme": b"1", b"c:standard": b"1"}
     await commands.cancel(world.store, GroupId("m-3"), None, actor="ana", reason="no-more")
     assert await world.raw.exists(usage)
 

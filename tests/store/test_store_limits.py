@@ -55,13 +55,16 @@ async def test_a_take_stops_at_the_first_item_that_finds_its_node_charged_above_
 
 async def test_what_other_groups_of_an_account_and_class_had_counts_against_their_limits(world: World) -> None:
     await world.mission("m-1", *ITEMS, account="acme")
-    await world.mission("m-2", *ITEMS, account="acme", priority_class="batch")
+    await world.mission("m-2", *ITEMS, account="acme")
     await world.mission("m-3", *ITEMS, account="beta")
+    await world.mission("m-4", *ITEMS, account="acme", priority_class="batch")
     hand = await world.hand()
     await hand.take("m-1", 4)
     await world.pass_ms(10)
     assert (await taken(hand, 1, Limits(charge_account=30), group="m-2")).code == "SHARE"
-    assert (await taken(hand, 1, Limits(charge_group=30, charge_class=30), group="m-2")).code == "OK"
+    assert (
+        await taken(hand, 1, Limits(charge_group=30, charge_account=30, charge_class=30), group="m-4")
+    ).code == "OK", "an account has its share in each class apart"
     assert (await taken(hand, 1, Limits(charge_class=30), group="m-3")).code == "SHARE"
     assert (await taken(hand, 1, Limits(charge_account=30), group="m-3")).code == "OK"
 
@@ -84,10 +87,10 @@ async def test_what_the_same_turn_gave_and_ended_before_counts_in_every_limit_af
     ended, one, none, rest, full = reply.outcomes
     assert (ended.code, items(one), none.code, items(rest)) == ("OK", "a", "QUOTA", "bc")
     assert full.code == "OK", "no slot is free: it asks for none"
-    account = await service(world, "a:acme")
+    account = await service(world, "a:standard:acme")
     assert account.running == 3
     assert {one.node: one.usage for one in reply.nodes} == {
-        "a:acme": account,
+        "a:standard:acme": account,
         "c:standard": await service(world, "c:standard"),
     }
 

@@ -34,15 +34,15 @@ async def test_a_turn_tells_the_service_of_the_accounts_and_classes_it_changed(w
     hand = await world.hand()
     assert (await hand.turn()).nodes == ()
     reply = await hand.turn(a_take("m-1"), slots=1)
-    assert {one.node for one in reply.nodes} == {"a:acme", "c:standard"}
+    assert {one.node for one in reply.nodes} == {"a:standard:acme", "c:standard"}
     assert set(reply.nodes) == await stored(world)
     (grant,) = reply.outcomes[0].grants
     ended = await hand.turn(a_submit(grant), a_take("m-2"), slots=1)
     assert set(ended.nodes) == await stored(world)
-    assert [one.node for one in ended.nodes] == ["a:acme", "a:beta", "c:batch", "c:standard"], (
+    assert [one.node for one in ended.nodes] == ["a:batch:beta", "a:standard:acme", "c:batch", "c:standard"], (
         "in an order of their own"
     )
-    assert ended.nodes[0].usage.running == 0
+    assert ended.nodes[1].usage.running == 0
 
 
 async def test_a_look_tells_the_nodes_that_changed_since_and_a_full_one_all(world: World) -> None:
@@ -52,14 +52,14 @@ async def test_a_look_tells_the_nodes_that_changed_since_and_a_full_one_all(worl
     hand = await world.hand()
     await hand.take("m-1")
     known = await look(world)
-    assert {one.node for one in known.nodes} == {"a:acme", "c:standard"}
+    assert {one.node for one in known.nodes} == {"a:standard:acme", "c:standard"}
     grant = (await hand.take("m-2"))[0]
     changed = await look(world, known.version)
-    assert {one.node for one in changed.nodes} == {"a:beta", "c:standard"}
+    assert {one.node for one in changed.nodes} == {"a:standard:beta", "c:standard"}
     assert set((await look(world)).nodes) == await stored(world)
     assert (await look(world, changed.version)).nodes == ()
     await hand.do(a_release(grant))
-    assert {one.node for one in (await look(world, changed.version)).nodes} == {"a:beta", "c:standard"}
+    assert {one.node for one in (await look(world, changed.version)).nodes} == {"a:standard:beta", "c:standard"}
 
 
 async def test_a_change_that_no_directory_shows_is_told_all_the_same(world: World) -> None:
@@ -71,14 +71,14 @@ async def test_a_change_that_no_directory_shows_is_told_all_the_same(world: Worl
     await hand.do(a_submit(grant))
     changed = await look(world, known.version)
     assert changed.version > known.version
-    assert {one.node: one.usage.running for one in changed.nodes} == {"a:acme": 0, "c:standard": 0}
+    assert {one.node: one.usage.running for one in changed.nodes} == {"a:standard:acme": 0, "c:standard": 0}
 
 
 @pytest.mark.parametrize("leg", LEGS)
 async def test_more_accounts_than_a_page_holds_are_told_whole(world: World) -> None:
     world.audited = False  # its rows are written beside the library
     usage = "1 0 0 0 1 0 0 0 0"
-    names = [f"a:account-{number:04}" for number in range(2500)]
+    names = [f"a:standard:account-{number:04}" for number in range(2500)]
     await world.raw.hset(world.key("@usage"), mapping=dict.fromkeys(names, usage))
     await world.raw.zadd(world.key("@nodes"), {name: 1 + number // 3 for number, name in enumerate(names)})
     await world.raw.hset(world.key("@meta"), "version", 1000)

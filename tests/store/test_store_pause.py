@@ -28,7 +28,7 @@ from treadle.shared.store import Store
 from treadle.shared.store.controls import Pause, pause, paused, pauses, resume
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.faults import Fault
-from treadle.worker.core.schedule import Ready
+from treadle.worker.core.tree import Ready
 
 _asked = count()
 WHATS = ("all", "account:acme", "capability:index", "mission:m-1")

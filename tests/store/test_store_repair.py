@@ -278,7 +278,7 @@ async def test_a_run_whose_item_nobody_can_read_is_not_counted_for_ever(world: W
     await DAMAGE["an item that is gone"].harm(world)
     await repaired(world, drop_damaged=True)
     base = world.store.base(0)
-    for node in (f"g:{GROUP}", "a:acme", "c:standard"):
+    for node in (f"g:{GROUP}", "a:standard:acme", "c:standard"):
         packed = await world.raw.hget(base + "@usage", node)
         assert parse_usage(packed.decode().split()).running == 1, node
     await world.raw.hset(base + "@usage", f"g:{GROUP}", "0 2 0 0 0 0 1 1 1")

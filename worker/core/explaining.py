@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from treadle.shared.model import GroupId
 from treadle.shared.reasons import Because, Level, Question, Reason
 
-from .schedule import Ready
+from .tree import Ready
 
 _STEPS = (1, 2, 5)
 
@@ -95,11 +95,7 @@ def coarse(span_ms: int, *, up: bool) -> int:
 
 def behind(ready: Ready, group: GroupId, now_ms: int) -> Level:
     """At which level something else has the better claim to the next slot: the first one where the ways part (rule 4)."""
-    if group not in ready.standings():
-        return Level.NONE
-    walk = ready.walk(now_ms)
-    try:
-        first = walk.next()
-        return Level.NONE if first is None or first.group == group else Level.MISSION
-    finally:
-        walk.close()
+    for level, node in zip((Level.CLASS, Level.ACCOUNT, Level.MISSION), ready.path_of(group), strict=False):
+        if node.level.first(ready.tick(now_ms)) not in (None, node):
+            return level
+    return Level.NONE

@@ -1,15 +1,16 @@
 """Weighted fair queueing by virtual time: the arithmetic of one node, be it a Group, an account or a class.
 
 The rules are numbered as in the Scheduler's algorithm: 1 virtual time and key, 2 the level V, 3 the tag at an entry,
-6 the typical run. A node is charged for slot-time as it is used, by all Workers; the key adds a provisional charge for
-what has just started, and orders picks only, so no refund is ever needed.
+6 the typical run, 7 the lag kept at a change of weight. A node is charged for slot-time as it is used, by all Workers; the
+key adds a provisional charge for what has just started, and orders picks only, so no refund is ever needed.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from treadle.shared.model import STARTS_EPOCH_MS, Usage
@@ -28,7 +29,7 @@ def virtual_time(usage: Usage, weight: float, now_ms: int) -> float:
     return usage.offset + (usage.used_ms + running_ms(usage, now_ms)) / weight
 
 
-def pick_key(usage: Usage, weight: float, now_ms: int, *, planned_ms: int = 0) -> float:
+def pick_key(usage: Usage, weight: float, now_ms: int, *, planned_ms: float = 0) -> float:
     """What orders picks (rule 1): v with at least the estimate charged for what runs and what is planned here."""
     charge = max(running_ms(usage, now_ms), usage.estimate_ms + planned_ms)
     return usage.offset + (usage.used_ms + charge) / weight
@@ -59,23 +60,50 @@ class Standing:
     usage: Usage
     weight: float
     tag: float = 0.0
+    shift: float = 0.0
+    """Virtual time that this Worker alone adds: what no stored offset says."""
 
-    def key(self, now_ms: int, *, planned_ms: int = 0) -> float:
+    def virtual_time(self, now_ms: int) -> float:
+        """v of rule 1, with this Worker's shift."""
+        return self.shift + virtual_time(self.usage, self.weight, now_ms)
+
+    def key(self, now_ms: int, *, planned_ms: float = 0) -> float:
         """The pick key, and until the node is served at least its tag. Like v, it never falls while time does not."""
-        key = pick_key(self.usage, self.weight, now_ms, planned_ms=planned_ms)
+        key = self.shift + pick_key(self.usage, self.weight, now_ms, planned_ms=planned_ms)
         if self.usage.served:
             return key
         return max(key, self.tag + planned_ms / self.weight)
 
+    def room_ms(self, key: float) -> float:
+        """How much may be planned here until this node's key is no longer below `key`, if what runs has not got it there."""
+        usage = self.usage
+        room = (key - self.shift - usage.offset) * self.weight - usage.used_ms - usage.estimate_ms
+        return room if usage.served else min(room, (key - self.tag) * self.weight)
+
+    def still_until_ms(self) -> float:
+        """Until when time alone does not move its key: then what runs here outlasts its provisional charge."""
+        usage = self.usage
+        if usage.running <= 0:
+            return math.inf
+        return STARTS_EPOCH_MS + (usage.starts_ms + usage.estimate_ms) / usage.running
+
+    def lifted(self, level: float, now_ms: int) -> Standing:
+        """The same node level with `level`, if it is behind: its tag, or v itself where it was served since its entry."""
+        if not self.usage.served:
+            return replace(self, tag=max(self.tag, level))
+        return replace(self, shift=self.shift + max(0.0, level - self.virtual_time(now_ms)))
+
+    def weighing(self, weight: float, now_ms: int, *, level: float) -> Standing:
+        """The same node under another weight (rule 7): the service by which it lags behind V, `level`, stays what it was."""
+        ratio = self.weight / weight
+        wanted = level - (level - self.virtual_time(now_ms)) * ratio
+        shift = wanted - virtual_time(self.usage, weight, now_ms)
+        return Standing(self.usage, weight, level - (level - self.tag) * ratio, shift)
+
     def offset_to_apply(self, now_ms: int) -> int:
-        """What the first accept lifts the offset to, so that v is the tag; 0 where it would change nothing."""
+        """What the first accept lifts a Group's stored offset to, so that v is the tag; 0 where it would change nothing."""
         lift = self.tag - virtual_time(self.usage, self.weight, now_ms)
         return 0 if self.usage.served or lift <= 0 else round(self.usage.offset + lift)
-
-    @property
-    def is_still(self) -> bool:
-        """Whether time alone moves neither v nor key: nothing of it runs."""
-        return not self.usage.running
 
 
 def entry_virtual_time(ready: Iterable[Standing], now_ms: int, *, last_pick: float) -> float:
@@ -95,12 +123,15 @@ def entry_virtual_time(ready: Iterable[Standing], now_ms: int, *, last_pick: flo
     return min(waiting, default=last_pick)
 
 
-def entry_tag(usage: Usage, weight: float, now_ms: int, *, level: float) -> float:
+def entry_tag(node: Standing, now_ms: int, *, level: float, left_a_cap: bool = False) -> float:
     """The tag of a node that becomes ready (rule 3), `level` being V at that instant: what it missed is not saved up.
 
-    To be frozen by the caller: a tag read again at each decision would never let a waiting node win.
+    One that had work all the time and only left a cap is put before V by one run. To be frozen by the caller: a tag read
+    again at each decision would never let a waiting node win.
     """
-    return max(virtual_time(usage, weight, now_ms), level)
+    if left_a_cap:
+        level -= node.usage.typical_ms / node.weight
+    return max(node.virtual_time(now_ms), level)
 
 
 NodeT = TypeVar("NodeT")
@@ -123,6 +154,9 @@ class Order(Generic[NodeT, PlaceT]):
     def __len__(self) -> int:
         return len(self._pushed)
 
+    def __iter__(self) -> Iterator[NodeT]:
+        return iter(tuple(self._pushed))
+
     def waste(self) -> int:
         """How many places are kept that no longer count; bounded by the nodes there are, and 64."""
         return len(self._heap) - len(self._pushed)
@@ -142,6 +176,14 @@ class Order(Generic[NodeT, PlaceT]):
 
     def remove(self, node: NodeT) -> None:
         self._pushed.pop(node, None)
+
+    def pop(self, now_ms: int) -> tuple[PlaceT, NodeT] | None:
+        """Take the first node out; `restore` puts it back."""
+        first = self.first(now_ms)
+        if first is not None:
+            heapq.heappop(self._heap)
+            del self._pushed[first[1]]
+        return first
 
     def first(self, now_ms: int) -> tuple[PlaceT, NodeT] | None:
         """The least place as of now, and its node, which stays; each node is looked at again at most once a call."""

@@ -7,7 +7,7 @@ T.BURIAL = 8
 
 -- Counts the Groups of an account and of a class. With the last one their service is forgotten: who comes later is new.
 function T.tally(S, G, by)
-  for _, node in ipairs({ 'a:' .. G.account, 'c:' .. G.class }) do
+  for _, node in ipairs(T.above(G)) do
     if redis.call('HINCRBY', S.base .. '@tally', node, by) <= 0 then
       redis.call('HDEL', S.base .. '@tally', node)
       redis.call('HDEL', S.base .. '@usage', node)

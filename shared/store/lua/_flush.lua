@@ -59,7 +59,7 @@ function T.collect(S, G, W)
   end
   -- `settled`: a repair wrote what its account and class have now.
   if #G.runs > 0 or G.settled then
-    local account, class = T.into(W.runs, 'a:' .. G.account), T.into(W.runs, 'c:' .. G.class)
+    local account, class = T.into(W.runs, T.above(G)[1]), T.into(W.runs, T.above(G)[2])
     for _, change in ipairs(G.runs) do account[#account + 1], class[#class + 1] = change, change end
   end
   if #G.runs > 0 or G.touched then

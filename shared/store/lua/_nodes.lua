@@ -2,7 +2,7 @@
 
 -- The names of a Group's account and class among the nodes of `@usage`.
 function T.above(G)
-  if not G.above then G.above = { 'a:' .. G.account, 'c:' .. G.class } end
+  if not G.above then G.above = { 'a:' .. G.class .. ':' .. G.account, 'c:' .. G.class } end
   return G.above
 end
 

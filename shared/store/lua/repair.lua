@@ -40,7 +40,7 @@ end
 local function settle(S, G, running, starts, estimate)
   local change = { running = running - G.usage.running, starts = starts - G.usage.starts,
     estimate = estimate - G.usage.estimate }
-  for _, node in ipairs({ 'g:' .. G.name, 'a:' .. G.account, 'c:' .. G.class }) do
+  for _, node in ipairs({ 'g:' .. G.name, unpack(T.above(G)) }) do
     local packed = redis.call('HGET', S.base .. '@usage', node)
     if packed then
       local u = node == 'g:' .. G.name and G.usage or T.usage(packed)
