@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
 
 
@@ -132,6 +133,8 @@ class ItemView:
     """Where it is offered to some Workers only, or for a time."""
     version: str = ""
     """The version of its capability that it asks for; '': any."""
+    forecast: Disclosure | None = None
+    """When its owner expects it to start and to end; None where nothing is disclosed of its present run."""
 
     @property
     def has_ended(self) -> bool:

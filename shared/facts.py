@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .answers import Block, Offer
+from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState
 from .versions import does
 
@@ -137,6 +138,8 @@ class ItemFacts:
     failure: str = ""
     """Type and text of its last Evidence."""
     blocked: Block | None = None
+    forecast: Disclosure | None = None
+    """Of its present run, or of the next one of what is accepted."""
     ahead: int = 0
     """Takeable items of its Group and capability that come before it."""
     paused: tuple[str, ...] = ()

@@ -98,6 +98,8 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take accept"),
     _row(_K.OFFER_DECLINED, (_S.OFFERED,), _S.OFFERED, Who.OFFERED, by="decline", given=Given.NAMED),
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
+    _row(_K.SCHEDULE_DISCLOSED, (_S.QUEUED,), _S.QUEUED, Who.OWNER, by="disclose"),
+    _row(_K.SCHEDULE_DISCLOSED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="disclose"),
     _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
     _row(_K.PREEMPTION_REQUESTED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="ask_yield"),
     _row(_K.PREEMPTION_OVERDUE, (_S.ACTIVE,), _S.ACTIVE, Who.TIMER, by="tick"),

@@ -81,6 +81,7 @@ class EventKind(StrEnum):
     ACCEPTED = "work.offer.accepted"
     OFFER_DECLINED = "work.offer.declined"
     STARTED = "work.started"
+    SCHEDULE_DISCLOSED = "work.schedule.disclosed"
     PROGRESS_SAVED = "work.progress_saved"
     CHECKPOINTED = "work.checkpointed"
     PREEMPTION_REQUESTED = "work.preemption.requested"
@@ -104,7 +105,7 @@ EXTENSION_KINDS = frozenset(
     {
         *(EventKind.MISSION_SEALED, EventKind.OFFER_DECLINED, EventKind.PROGRESS_SAVED, EventKind.RELEASED),
         *(EventKind.LAPSED, EventKind.REQUEUED, EventKind.RETRIES_ENDED, EventKind.PARKED),
-        *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED),
+        *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED, EventKind.SCHEDULE_DISCLOSED),
         *(EventKind.PREEMPTION_REQUESTED, EventKind.PREEMPTION_OVERDUE),
     }
 )
@@ -126,6 +127,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.ACCEPTED: ("epoch", "start_by_ms", "basis"),
     EventKind.OFFER_DECLINED: ("agent", "reason"),
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
+    EventKind.SCHEDULE_DISCLOSED: ("epoch", "start_from_ms", "start_to_ms", "end_ms", "confidence", "capacity"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
     EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
     EventKind.PREEMPTION_REQUESTED: ("epoch", "lease", "reason"),
@@ -150,7 +152,8 @@ it needs.
 `retry_ms` is when the item is offered again, 0 where it has failed for good; `start_by_ms` of `work.unblocked` is 0 where
 its ownership was over: it is open. `to` is `-` for everybody, else the mode and who is asked, `named:a,b`; `expires_ms` of an
 offer is 0 where it holds until it is accepted. The basis of an acceptance (R26) is `all`, `named` or `preferred`: whom its
-offer had asked.
+offer had asked. `work.schedule.disclosed` was computed at the Event's own time; its `end_ms` is 0 where it is unknown, its
+`confidence` in percent (docs/disclosure.md).
 """
 
 

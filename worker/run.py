@@ -93,6 +93,8 @@ class Run:
     """Whether its end is stored as a block: the item is still this Worker's."""
     has_returned: bool = False
     """Whether its handler is done, or given up: nothing it still asks is asked of the store."""
+    has_result: bool = False
+    """Whether it came to a result."""
     began_s: float = field(default_factory=anyio.current_time)
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
         # Outside of the attempt: that the store cannot give them is nothing the handler did.
         found = await bodies.read(run.grant.partition, wanted) if (wanted := _wanted(run.grant)) else []
         await attempt.make(found, bodies)
-    run.has_returned = True
+    run.has_returned, run.has_result = True, isinstance(attempt.ending, Submit)
     await _record(run, attempt.ending, attempt.failure)
     if attempt.errand is not None:
         await attempt.errand.unwound()

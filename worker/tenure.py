@@ -26,6 +26,7 @@ from treadle.shared.model import (
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
     Block,
+    Disclose,
     Fail,
     Operation,
     Outcome,
@@ -48,6 +49,7 @@ from .core.inbox import Inbox
 from .core.quarantine import Quarantine, told
 from .core.queues import ENDS_A_RUN, Queues
 from .core.waiting import Waiting
+from .disclosing import Disclosing
 from .handlers import Handler
 from .lanes import Lanes
 from .renewal import Renewals
@@ -85,6 +87,7 @@ class Tenure:
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
         self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self.serves)
         self.taking = Taking(session.agent, self.sought)
+        self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned = Waiting()
@@ -128,8 +131,15 @@ class Tenure:
             for grant in self.owned.overdue(anyio.current_time(), now_ms, runs, holds):
                 _log.info("%s/%s: no slot is free for it here, given back", shown(grant.group), shown(grant.item))
                 self._release(grant, "capacity")
+        if not self.is_stopping:
+            self._disclose(holds, now_ms)
         takes = {} if self.is_stopping else self.taking.takes(free, now_ms)
         return self.lanes.freeze(takes, self._moved())
+
+    def _disclose(self, holds: Callable[[Grant], bool], now_ms: int) -> None:
+        waiting = (grant for grant in self.owned.accepted() if not holds(grant))
+        for partition, said in self.disclosing.due(self.runs.values(), waiting, now_ms, is_full=self.free_slots <= 0):
+            self.lanes.ask(partition, said, Ticket())
 
     def _moved(self) -> dict[int, list[tuple[GroupId, int]]]:
         cursors: dict[int, list[tuple[GroupId, int]]] = {}
@@ -155,6 +165,7 @@ class Tenure:
                 self.halted.discard(entry.group)
         shut = self.halted | self.bars.groups
         self.taking.fold(theirs, shut, now_ms, nodes=nodes, whole=whole)
+        self.disclosing.learn(theirs)
         self._forget(theirs)
 
     def serves(self, group: GroupId) -> bool:
@@ -192,6 +203,8 @@ class Tenure:
                 self._saved(operation, outcome)
             if isinstance(operation, Start):
                 self._answered_start(operation, outcome, reply.envelope.now_ms)
+            if isinstance(operation, Disclose):
+                self.disclosing.answered(operation, outcome, reply.at_ms)
             for grant in outcome.grants:
                 self._granted(grant, asked_s)
             if isinstance(operation, Take) and outcome.code.startswith("LOG_"):
@@ -340,6 +353,7 @@ class Tenure:
         self.renewals.drop(run.lease.lease_id)
         if self.runs.pop(run.lease.lease_id, None):
             self.owned.ran(run.grant.capability, run.lasted_s)
+            self.disclosing.ran(run)
         if run.is_blocked:
             self.owned.block(run.grant, self.queues.get(*run.key), anyio.current_time())
         self.taking.slot_freed()

@@ -35,8 +35,9 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
     SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
     --json: {"mission", "item", "state", "capability", "version", "asked", "answered", "gates": [{"code", "text", "change",
-    "from_s", "to_s"}]}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in seconds from now, null
-    where nobody can say
+    "from_s", "to_s"}], "forecast"}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in seconds
+    from now, null where nobody can say; forecast: what its Worker disclosed, null or {"start_from_ms", "start_to_ms",
+    "end_ms", "confidence", "capacity_state", "computed_ms"}
     """
 
     async def read(store: Store) -> Why:
@@ -48,7 +49,9 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
         about = {"mission": facts.mission, "item": facts.item, "state": facts.state.value}
         name, version = parted(facts.capability)
         asked = {"asked": found.asked, "answered": found.answered}
-        document({**about, "capability": name, "version": version, **asked, "gates": list(map(asdict, found.gates))})
+        gates = list(map(asdict, found.gates))
+        forecast = None if facts.forecast is None else asdict(facts.forecast)
+        document({**about, "capability": name, "version": version, **asked, "gates": gates, "forecast": forecast})
         return
     target = console()
     target.print(cell(f"{facts.mission}/{facts.item} is {facts.state} ({spoken(facts.capability)})"))

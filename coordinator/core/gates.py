@@ -112,7 +112,7 @@ def _at_work(facts: ItemFacts) -> Gate:
         lease = f"its lease is renewed until {span(left_ms)} from now" if left_ms > 0 else "its lease has just run out"
         return Gate(
             Code.RUNNING,
-            f"Worker {who} runs it since {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}",
+            f"Worker {who} runs it since {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}{_expected(facts)}",
             "its handler ends it; where that Worker dies, it goes on elsewhere when the lease has run out",
         )
     if facts.state is ItemState.QUEUED:
@@ -126,6 +126,17 @@ def _at_work(facts: ItemFacts) -> Gate:
     if facts.blocked is not None:
         return _blocked(facts, facts.blocked)
     return Gate(Code.SUBMITTED, f"Worker {who} has handed in its result", "its review")
+
+
+def _expected(facts: ItemFacts) -> str:
+    """When its run ends, as its Worker disclosed it."""
+    said = facts.forecast
+    if said is None or not said.end_ms:
+        return ""
+    left_ms = said.end_ms - facts.now_ms
+    when = f"is expected within {span(left_ms)}" if left_ms > 0 else f"was expected {span(-left_ms)} ago"
+    sure = f"{said.confidence} % sure" if said.confidence else "a guess"
+    return f"; its end {when} ({sure})"
 
 
 def _blocked(facts: ItemFacts, block: Block) -> Gate:

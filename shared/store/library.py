@@ -71,6 +71,10 @@ DOORS: dict[str, tuple[str, ...]] = {
     "accept": ("group", "item"),
     "decline": ("group", "item", "reason"),
     "start": ("group", "item", "epoch"),
+    "disclose": (
+        *("group", "item", "epoch", "lease", "interval_ms", "start_from_ms", "start_to_ms", "end_ms"),
+        *("confidence", "capacity"),
+    ),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
     "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from .. import codec
+from ..disclosure import Disclosure
 from ..model import (
     Capability,
     GroupId,
@@ -62,6 +63,19 @@ class Start:
     capability: Capability
     width: int = 1
     """The slots it will fill; the store knows it by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disclose:
+    """Says when an owned item is expected to start and to end; refused less than `interval_ms` after the last time."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId | None
+    """None of what is accepted and not started."""
+    interval_ms: int
+    said: Disclosure
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,7 @@ class Fail:
 
 
 Preemption = AskYield | ReserveSlot | FreeSlot
-Operation = Take | Accept | Decline | Start | Save | Yield | Block | Release | Submit | Fail | Preemption
+Operation = Take | Accept | Decline | Start | Disclose | Save | Yield | Block | Release | Submit | Fail | Preemption
 
 
 def payload_size(operation: Operation) -> int:
@@ -210,6 +224,12 @@ def _arguments(op: Operation) -> Arguments:
             return ["decline", op.group, op.item, op.reason]
         case Start():
             return ["start", op.group, op.item, op.epoch]
+        case Disclose():
+            said = op.said
+            lease = op.lease or "-"
+            window: Arguments = [said.start_from_ms, said.start_to_ms, said.end_ms]
+            rest: Arguments = [*window, said.confidence, said.capacity_state.value]
+            return ["disclose", op.group, op.item, op.epoch, lease, op.interval_ms, *rest]
         case Save():
             return ["save", op.group, op.item, op.epoch, op.lease, op.number, op.digest, op.state]
         case Yield():

@@ -274,6 +274,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         runs=int(text.get("ln", "0")),
         failure=f"{failed.type}: {failed.text}" if failed.type else "",
         blocked=blocked,
+        forecast=views.forecast_of(raw),
         ahead=int(ahead),
     )
     return facts, account

@@ -30,6 +30,7 @@ from .operations import (
     AskYield,
     Block,
     Decline,
+    Disclose,
     Fail,
     FreeSlot,
     Release,
@@ -76,7 +77,7 @@ class Outcome:
     at_ms: int = 0
     """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a failure: when the item is offered
     again; 0 for never. Of a QUOTA: when the window of its rate ends; 0 where slots were missing. Of a run that is asked for
-    its slot: by when it is to give it up."""
+    its slot: by when it is to give it up. Of a disclosure that came too soon: when it may be said again."""
     size: int = 0
     """Of a block: that of its Checkpoint."""
 
@@ -271,7 +272,7 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
 
 
 def _note_ending(
-    op: Decline | Save | AskYield | Yield | Block | Release | Submit | Fail,
+    op: Decline | Disclose | Save | AskYield | Yield | Block | Release | Submit | Fail,
     agent: AgentId,
     seq: int,
     outcome: Outcome,
@@ -281,6 +282,19 @@ def _note_ending(
     match op:
         case Decline():
             note(op.group, op.item, seq, EventKind.OFFER_DECLINED, agent, op.reason)
+        case Disclose():
+            said = op.said
+            window = (said.start_from_ms, said.start_to_ms, said.end_ms)
+            note(
+                op.group,
+                op.item,
+                seq,
+                EventKind.SCHEDULE_DISCLOSED,
+                op.epoch,
+                *window,
+                said.confidence,
+                said.capacity_state,
+            )
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
         case AskYield():

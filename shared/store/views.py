@@ -11,6 +11,7 @@ from redis.exceptions import OutOfMemoryError
 
 from .. import codec
 from ..answers import Block, ItemView, MissionView, Offer
+from ..disclosure import Disclosure, current
 from ..errors import Corrupt
 from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, SortKey, Urgency
 from ..names import name_of
@@ -174,6 +175,18 @@ def offer_of(raw: dict[bytes, bytes], now_ms: int) -> Offer | None:
     return Offer(mode, asked, expires_ms, is_over)
 
 
+def forecast_of(raw: dict[bytes, bytes]) -> Disclosure | None:
+    """What is disclosed of the present run of an item, or of the next one of what is accepted; what cannot be read is
+    left out."""
+    state = raw.get(b"st")
+    if b"sd" not in raw or state not in (b"queued", b"active"):
+        return None
+    number = int(raw.get(b"ln", b"0")) + (state == b"queued")
+    with suppress(Corrupt):
+        return current(raw[b"sd"].decode("utf-8", "replace"), epoch=int(raw.get(b"oe", b"0")), number=number)
+    return None
+
+
 def _item(
     group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes, now_ms: int
 ) -> ItemView:
@@ -200,6 +213,7 @@ def _item(
         next_ms=int(raw.get(b"nb", b"0")),
         held=raw.get(b"hold", b"").decode(),
         offer=offer_of(raw, now_ms),
+        forecast=forecast_of(raw),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from treadle.coordinator.core.gates import Code, explain
 from treadle.shared.answers import Block, Offer
+from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState
 
@@ -117,3 +118,21 @@ def test_it_says_who_is_asked_by_name_and_who_of_them_is_not_there() -> None:
     assert gate.change == "one of them; or `treadle offer m/a` offers it to everybody, with --to WORKER to some"
     (gate,) = explain(replace(OFFERED, offer=replace(asked, expires_ms=NOW - 90_000, is_over=True)))
     assert gate.text.startswith("its offer to w one, two (not live) is over since ")
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "confidence", "expected"),
+    [
+        (NOW + 60_000, 80, "; its end is expected within 1 min (80 % sure)"),
+        (NOW + 60_000, 0, "; its end is expected within 1 min (a guess)"),
+        (NOW - 5_000, 66, "; its end was expected 5.0 s ago (66 % sure)"),
+        (0, 0, "1 min from now"),
+    ],
+)
+def test_of_what_runs_the_end_that_was_disclosed_is_said_with_how_sure_that_is(
+    end_ms: int, confidence: int, expected: str
+) -> None:
+    said = Disclosure(NOW - 9_000, NOW - 9_000, end_ms, confidence, CapacityState.AVAILABLE, NOW - 8_000)
+    active = replace(OPEN, state=ItemState.ACTIVE, started_ms=NOW - 9_000, lease_expires_ms=NOW + 60_000)
+    (gate,) = explain(replace(active, forecast=said))
+    assert gate.text.endswith(expected)

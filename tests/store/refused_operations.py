@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from builders import GROUP, a_new_item
 from store.refused import HALT, LANE, Call, Case, refusal
 from store.world import (
+    SAID,
     SHORT_MS,
     Hand,
     World,
     a_block,
+    a_disclosure,
     a_fail,
     a_release,
     a_reservation,
@@ -33,6 +36,7 @@ Make = Callable[[Grant], Operation]
 OPERATIONS: dict[str, Make] = {
     "start": a_start,
     "save": a_save,
+    "disclose": a_disclosure,
     "yield": a_yield,
     "ask_yield": an_ask,
     "block": a_block,
@@ -148,6 +152,8 @@ def _leased(name: str, make: Make) -> None:
         await hand.do(a_yield(grant, 1, b"kept"))
         return lambda: outcome_of(hand, make(grant))
 
+
+def _started(name: str, make: Make) -> None:
     @refusal(name, "INVALID_STATE_TRANSITION", *LANE)
     async def accepted_but_not_started(world: World) -> Call:
         await world.mission()
@@ -159,6 +165,8 @@ def _leased(name: str, make: Make) -> None:
 for _name, _make in OPERATIONS.items():
     _operation(_name, _make)
     if _name in WITH_LEASE:
+        _started(_name, _make)
+    if _name in (*WITH_LEASE, "disclose"):
         _leased(_name, _make)
 
 
@@ -170,15 +178,6 @@ async def started_already(world: World) -> Call:
     return lambda: outcome_of(hand, a_start(grant))
 
 
-@refusal("start", "WORK_STALE_OWNERSHIP", *LANE)
-async def the_start_by_deadline_has_passed_and_no_tick_has_seen_it(world: World) -> Call:
-    await world.mission(GROUP, a_new_item(start_by_s=1))
-    hand = await world.hand()
-    grant = await hand.accepted()
-    await world.pass_ms(1001)
-    return lambda: outcome_of(hand, a_start(grant))
-
-
 @refusal("release", "INVALID_STATE_TRANSITION", *LANE)
 async def finished_already(world: World) -> Call:
     await world.mission()
@@ -186,6 +185,62 @@ async def finished_already(world: World) -> Call:
     grant = await hand.started()
     await hand.do(a_submit(grant))
     return lambda: outcome_of(hand, a_release(grant))
+
+
+def _late(name: str, make: Make) -> None:
+    @refusal(name, "WORK_STALE_OWNERSHIP", *LANE)
+    async def the_start_by_deadline_has_passed_and_no_tick_has_seen_it(world: World) -> Call:
+        await world.mission(GROUP, a_new_item(start_by_s=1))
+        hand = await world.hand()
+        grant = await hand.accepted()
+        await world.pass_ms(1001)
+        return lambda: outcome_of(hand, make(grant))
+
+
+for _name in ("start", "disclose"):
+    _late(_name, OPERATIONS[_name])
+
+
+@refusal("disclose", "INVALID_STATE_TRANSITION", *LANE)
+async def the_wait_of_what_runs_already(world: World) -> Call:
+    hand, grant = await _ready(world, "disclose")
+    return lambda: outcome_of(hand, a_disclosure(replace(grant, lease=None)))
+
+
+@refusal("disclose", "RATE_LIMITED", *LANE)
+async def disclosed_again_within_the_interval(world: World) -> Call:
+    hand, grant = await _ready(world, "disclose")
+    await hand.do(a_disclosure(grant))
+    return lambda: outcome_of(hand, a_disclosure(grant, replace(SAID, end_ms=SAID.end_ms + 1)))
+
+
+@refusal("disclose", "RATE_LIMITED", *LANE)
+async def disclosed_by_its_next_owner_within_the_interval(world: World) -> Call:
+    hand, grant = await _ready(world, "disclose")
+    await hand.do(a_disclosure(grant))
+    await hand.do(a_release(grant))
+    other = await world.hand("worker-2")
+    again = await other.started()
+    return lambda: outcome_of(other, a_disclosure(again))
+
+
+def _wrong_disclosure(name: str, *, interval_ms: int = 60_000, **of: object) -> None:
+    async def wrong(world: World) -> Call:
+        hand, grant = await _ready(world, "disclose")
+        said = replace(SAID, **of)  # type: ignore[arg-type]
+        return lambda: outcome_of(hand, a_disclosure(grant, said, interval_ms=interval_ms))
+
+    wrong.__name__ = name
+    refusal("disclose", "SCHEMA_VALIDATION_FAILED", *LANE)(wrong)
+
+
+_wrong_disclosure("a_window_that_ends_before_it_begins", start_from_ms=SAID.start_to_ms + 1)
+_wrong_disclosure("an_end_before_its_start", end_ms=SAID.start_to_ms - 1)
+_wrong_disclosure("a_time_that_is_no_whole_number", start_from_ms=-1)
+_wrong_disclosure("a_time_beyond_what_the_store_counts", end_ms=10**14)
+_wrong_disclosure("a_confidence_of_more_than_99_percent", confidence=100)
+_wrong_disclosure("an_interval_that_is_no_number_of_milliseconds", interval_ms=-1)
+_wrong_disclosure("a_capacity_state_of_another_world", capacity_state=SimpleNamespace(value="plenty"))
 
 
 @refusal("save", "REVISION_CONFLICT", *LANE)

@@ -18,6 +18,7 @@ from store.world import (
     Hand,
     World,
     a_block,
+    a_disclosure,
     a_fail,
     a_release,
     a_reservation,
@@ -114,7 +115,7 @@ class Day:
         await self.turn(hand, a_take("day-1", limits=replace(LIMITS, slots_group=0)), slots=1)
         reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2)
         one, two, three = reply.outcomes[0].grants
-        await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50))
+        await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50), a_disclosure(one))
         reply = await self.turn(hand, a_yield(one, 3, b"kept"), a_start(two), cursors=((one.group, 4),))
         (two,) = reply.outcomes[1].grants
         reply = await self.turn(hand, a_start(one), a_release(three))

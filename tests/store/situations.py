@@ -15,6 +15,7 @@ from store.world import (
     Hand,
     World,
     a_block,
+    a_disclosure,
     a_fail,
     a_release,
     a_save,
@@ -126,7 +127,7 @@ async def queued_too_long(scene: Scene) -> None:
 async def yielded(scene: Scene) -> None:
     await active(scene)
     assert (await scene.owner.do(a_yield(scene.grant, 2))).code == "OK"
-    scene.grant = replace(scene.grant, checkpoint_number=2)
+    scene.grant = replace(scene.grant, checkpoint_number=2, lease=None)  # its lease is given up
 
 
 async def active(scene: Scene) -> None:
@@ -230,6 +231,7 @@ OPERATIONS: Mapping[str, Callable[[Grant], Operation]] = {
     "accept": lambda grant: Accept(grant.group, grant.item),
     "decline": lambda grant: Decline(grant.group, grant.item, "capacity"),
     "start": a_start,
+    "disclose": a_disclosure,
     "save": lambda grant: a_save(grant, grant.checkpoint_number + 1, b"another state"),
     "yield": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state"),
     "yield to all": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state", keep=False),

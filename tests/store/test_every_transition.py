@@ -38,6 +38,8 @@ from treadle.shared.model import Event, EventKind, ItemState
 NEW_MISSIONS = {"create", "fire"}
 """They bring items of their own and name none that is there."""
 NOBODYS = {"tick"}
+NEED_TIME = {"start", "disclose"}
+"""What an owner may do only before its start-by deadline."""
 
 
 def asked(name: str, at: Situation) -> Move | None:
@@ -46,7 +48,7 @@ def asked(name: str, at: Situation) -> Move | None:
     rows = [row for row in ITEM_MOVES if call in row.by and at.state in row.sources and row.given in (None, at.given)]
     rows = [row for row in rows if row.unless is None or row.unless is not at.given]
     if at.is_late:
-        rows = [row for row in rows if row.who not in (Who.HOLDER, Who.OFFERED) and call != "start"]
+        rows = [row for row in rows if row.who not in (Who.HOLDER, Who.OFFERED) and call not in NEED_TIME]
     if at.given is Given.NAMED and name == "take":
         return None  # it takes of a capability, and what is offered by name stands elsewhere
     assert len(rows) <= 1, f"{name} on {at}: {rows}"
@@ -92,7 +94,7 @@ def refusal(name: str, at: Situation, item: dict[str, str], citation: Citation, 
         return answer_refused(at, item, citation.hand(scene).session.agent)
     if item.get("own") != citation.hand(scene).session.agent or item["oe"] != str(grant.ownership_epoch):
         return "WORK_STALE_OWNERSHIP"
-    if name == "start" and at.state is ItemState.QUEUED:
+    if name in NEED_TIME and at.state is ItemState.QUEUED and at.is_late:
         return "WORK_STALE_OWNERSHIP"  # its start-by deadline is over
     cited = grant.lease.lease_id if grant.lease else "none"
     if holds and (at.state is ItemState.ACTIVE or item.get("lid") == cited):

@@ -9,7 +9,19 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission
 from store.contracts import OPERATIONS, contracts
 from store.scheduled import a_schedule, standing
-from store.world import PREFIX, World, a_block, a_fail, a_release, a_save, a_start, a_submit, a_yield, an_ask
+from store.world import (
+    PREFIX,
+    World,
+    a_block,
+    a_disclosure,
+    a_fail,
+    a_release,
+    a_save,
+    a_start,
+    a_submit,
+    a_yield,
+    an_ask,
+)
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Event, GroupId, ItemId
 from treadle.shared.schedules import Interval
@@ -29,6 +41,12 @@ async def _start(world: World) -> None:
     await world.mission()
     hand = await world.hand()
     await hand.restarted(await hand.accepted())
+
+
+async def _disclose(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_disclosure(await hand.started()))
 
 
 async def _save(world: World) -> None:
@@ -279,6 +297,7 @@ HAPPY: dict[str, Happy] = {
     "accept": _accept,
     "decline": _decline,
     "start": _start,
+    "disclose": _disclose,
     "save": _save,
     "yield": _yield,
     "ask_yield": _ask_yield,

@@ -17,6 +17,7 @@ from store.world import (
     FrozenClock,
     Hand,
     World,
+    a_disclosure,
     a_fail,
     a_release,
     a_save,
@@ -44,13 +45,17 @@ KNOWN_CODES = {
         "WORK_LEASE_EXPIRED",
         "INVALID_STATE_TRANSITION",
         "REVISION_CONFLICT",
+        "RATE_LIMITED",
     ),
 }
 
 which = st.integers(0, 7)
 agents = st.sampled_from(AGENTS)
 on_items = st.tuples(
-    st.sampled_from(["start", "save", "keep", "away", "release", "submit", "fail", "renew"]), agents, which, which
+    st.sampled_from(["start", "save", "disclose", "keep", "away", "release", "submit", "fail", "renew"]),
+    agents,
+    which,
+    which,
 )
 steps = st.one_of(
     st.tuples(st.just("take"), agents, st.integers(0, 2), st.integers(0, 2)),
@@ -102,8 +107,8 @@ class Play:
                     await hand.renew(self.grants[-1 - one % len(self.grants)])
             case "several":
                 picked = [self.grants[-1 - (one + n) % len(self.grants)] for n in range(3) if self.grants]
-                kinds = ("submit", "start", "keep", "release", "away", "save")
-                operations = [self._operation(kinds[(two + n) % 6], grant, n) for n, grant in enumerate(picked)]
+                kinds = ("submit", "start", "keep", "release", "away", "save", "disclose")
+                operations = [self._operation(kinds[(two + n) % 7], grant, n) for n, grant in enumerate(picked)]
                 self._learn(await hand.turn(*operations, a_take(GROUP), slots=1))
             case _:
                 if self.grants:
@@ -114,6 +119,7 @@ class Play:
         number = grant.checkpoint_number + 1 + two % 2
         made: dict[str, Operation] = {
             "start": a_start(grant),
+            "disclose": a_disclosure(grant, interval_ms=two * 100),
             "save": a_save(grant, number, b"state"),
             "keep": a_yield(grant, number, b"kept", keep=True),
             "away": a_yield(grant, number, b"away", keep=False),
@@ -206,7 +212,9 @@ async def test_one_item_never_has_two_live_leases_and_its_epochs_only_rise(scrip
                 case EventKind.PROGRESS_SAVED:
                     assert live is not None
                     assert live[0] == event.by, "only who holds the lease saves progress"
-                case EventKind.OFFERED | EventKind.RESULT_ACCEPTED | EventKind.AUTHORIZED:
+                case (
+                    EventKind.OFFERED | EventKind.RESULT_ACCEPTED | EventKind.AUTHORIZED | EventKind.SCHEDULE_DISCLOSED
+                ):
                     pass
                 case _:
                     live = None

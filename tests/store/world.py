@@ -12,12 +12,14 @@ import anyio
 import pytest
 from builders import CAPABILITY, GROUP, a_new_mission
 from treadle.shared import codec
+from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, Limits, NewItem, Session
 from treadle.shared.store import (
     AskYield,
     Authority,
     Block,
+    Disclose,
     Endpoint,
     Fail,
     Held,
@@ -239,6 +241,15 @@ def a_take(
 
 def a_start(grant: Grant) -> Start:
     return Start(grant.group, grant.item, grant.ownership_epoch, grant.capability)
+
+
+SAID = Disclosure(FROZEN_MS, FROZEN_MS + 1000, FROZEN_MS + 5000, 80, CapacityState.AVAILABLE)
+
+
+def a_disclosure(grant: Grant, said: Disclosure = SAID, *, interval_ms: int = 60_000) -> Disclose:
+    """Of its run; of an item that was not started, of the wait for it."""
+    lease = grant.lease.lease_id if grant.lease else None
+    return Disclose(grant.group, grant.item, grant.ownership_epoch, lease, interval_ms, said)
 
 
 def a_save(grant: Grant, number: int = 1, state: bytes = b"state") -> Save:

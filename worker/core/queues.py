@@ -37,6 +37,7 @@ _NAMES_ITS_AGENT = frozenset({EventKind.LAPSED, EventKind.REQUEUED})
 _BY_ITS_OWNER = frozenset(
     {
         EventKind.STARTED,
+        EventKind.SCHEDULE_DISCLOSED,
         EventKind.PROGRESS_SAVED,
         EventKind.PREEMPTION_REQUESTED,
         EventKind.CHECKPOINTED,

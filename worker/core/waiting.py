@@ -82,6 +82,10 @@ class Waiting:
                 given_back.append(grant)
         return given_back
 
+    def accepted(self) -> Iterator[Grant]:
+        """What waits for a slot, which it goes on doing."""
+        return (grant for grant, _ in self._accepted)
+
     def everything(self) -> list[Grant]:
         """Takes out all that waits for a slot."""
         accepted, self._accepted = self._accepted, deque()
