@@ -14,7 +14,7 @@ PYTHON ?=
 PYTEST := $(BIN)/pytest
 # These may share the machine; the system tests measure time on real processes, so they run alone.
 FAST_TESTS := $(wildcard tests/house tests/core tests/store tests/story)
-SHARED_TESTS := $(FAST_TESTS) $(wildcard tests/sim)
+SHARED_TESTS := $(FAST_TESTS) $(wildcard tests/lab tests/sim)
 ALONE_TESTS := $(wildcard tests/system)
 
 # An environment that was moved, copied, or whose interpreter is gone is not ready, whatever the age of its stamp.

@@ -1,0 +1,299 @@
+"""The laboratory: Workers with the real `Ready` and `decide` on a virtual clock, against the store's model.
+
+Calls take no time. A Worker decides with what it knows, sends one turn to each partition, folds the replies, and goes on
+while it is given something; besides, it reads the directory each `stale_ms` (0: before each decision). What happens at
+one instant is done in an order drawn from the seed, ends before arrivals' news reaches anybody.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from builders import NOW_MS
+from lab.books import Books, Reply, Run, Work
+from treadle.shared.model import AgentId, Capability, GroupId
+from treadle.shared.store import Take
+from treadle.worker.core.schedule import DRAW, FALLBACKS_MAX, FALLBACKS_MIN, View, decide
+from treadle.worker.core.tree import Ready
+
+FRUITLESS_MAX = 8
+"""Rounds in a row that give a Worker nothing although something is listed, before it waits for news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One run that is over: whose it was, on which Worker, and when."""
+
+    group: GroupId
+    worker: int
+    start_ms: int
+    end_ms: int
+    width: int
+    item: str
+
+
+class LabWorker:
+    """One Worker: its slots, what it knows, what it runs."""
+
+    def __init__(self, number: int, slots: int, capabilities: Sequence[str], partitions: int, draw: int) -> None:
+        self.number = number
+        self.slots = slots
+        self.draw = draw
+        self.capabilities = tuple(Capability(name) for name in capabilities)
+        self.ready = Ready(AgentId(f"worker-{number}"), self.capabilities)
+        self.versions = [0] * partitions
+        self.running: list[Run] = []
+        self.is_alive = True
+        self.fallbacks = FALLBACKS_MAX
+        self.asked = 0
+        """Takes asked for, and how many of them gave nothing."""
+        self.refused = 0
+
+    @property
+    def free(self) -> int:
+        return self.slots - sum(run.work.width for run in self.running)
+
+    def look(self, books: Books, partitions: Iterable[int], now_ms: int) -> None:
+        """Read what changed in the directory of some partitions."""
+        for partition in partitions:
+            found = books.look(partition, self.versions[partition])
+            self.versions[partition] = found.version
+            self.ready.service(found.nodes, now_ms, whole=partition if found.full else None)
+            if found.full:
+                self.ready.replace(partition, found.entries, now_ms)
+            else:
+                self.ready.update(found.entries, now_ms)
+
+    def wanted(self, now_ms: int) -> dict[int, tuple[list[Take], int]]:
+        """By partition: the list to take from and the width to fill, as `worker/taking.py` makes them."""
+        free = self.free
+        lists: dict[int, tuple[list[Take], int]] = {}
+        planned = 0
+        for take in decide(View(self.ready, free, draw=self.draw, fallbacks=self.fallbacks), now_ms):
+            listed, width = lists.get(take.partition, ([], 0))
+            listed.append(Take(take.group, take.capability, take.most, take.offset))
+            most = 0 if take.fallback else take.most
+            lists[take.partition] = (listed, width + most)
+            planned += most
+        for partition, (listed, width) in lists.items():
+            lists[partition] = (listed, width + max(0, free - planned))
+            break
+        return lists
+
+
+@dataclass(slots=True, order=True)
+class _Event:
+    at_ms: int
+    order: float
+    number: int
+    act: Callable[[], object] = field(compare=False)
+
+
+class Lab:
+    """Workers, a store's model and a clock that jumps from one event to the next."""
+
+    def __init__(
+        self,
+        workers: int = 1,
+        slots: int = 1,
+        *,
+        stale_ms: int = 0,
+        in_phase: bool = False,
+        partitions: int = 1,
+        seed: int = 0,
+        draw: int = DRAW,
+        capabilities: Sequence[str] = ("index",),
+    ) -> None:
+        self.books = Books(partitions)
+        self.now_ms = NOW_MS
+        self.stale_ms = stale_ms
+        self.random = random.Random(seed)
+        self.draw = draw
+        self.ended: list[Ended] = []
+        self.changes: list[tuple[int, GroupId, int]] = []
+        """Each instant at which a Group's running width changed, and by how much."""
+        self.waits: dict[GroupId, list[tuple[int, int, str]]] = {}
+        """Of each Group: when an item came, when it first started, its id."""
+        self.workers: list[LabWorker] = []
+        self.is_work_conserving = True
+        """Whether each free slot is held against what waits: not so where items may be wider than it."""
+        self._in_phase = in_phase
+        self._came: dict[tuple[GroupId, str], int] = {}
+        self._events: list[_Event] = []
+        self._numbers = 0
+        self._items = 0
+        self._over: dict[LabWorker, list[Run]] = {}
+        self._is_news = False
+        for _ in range(workers):
+            self.join(slots, capabilities)
+
+    # --- what happens ---
+
+    def join(self, slots: int, capabilities: Sequence[str] = ("index",)) -> LabWorker:
+        """A Worker comes, and reads the whole directory."""
+        worker = LabWorker(len(self.workers), slots, capabilities, len(self.books.versions), self.draw)
+        self.workers.append(worker)
+        self._is_news = True
+        if self.stale_ms:
+            self._sweep(worker, 0 if self._in_phase else self.random.randrange(self.stale_ms))
+        return worker
+
+    def crash(self, worker: LabWorker, lapse_ms: int) -> None:
+        """A Worker dies: its leases lapse after a time, and its items are takeable again, from their start."""
+        worker.is_alive = False
+        runs, worker.running = worker.running, []
+
+        def lapse() -> None:
+            for run in runs:
+                self._close(run, worker)
+                self.books.give_back(run, run.work.run_ms, self.now_ms)
+            self._is_news = True
+
+        self.at(self.now_ms + lapse_ms, lapse)
+
+    def open(self, group: str, *, runs_ms: Iterable[int] = (), **of: Any) -> None:
+        """A new Group, as `Books.open`; with items of such runs."""
+        self.books.open(group, **of)
+        self.add(group, runs_ms)
+
+    def add(self, group: str, runs_ms: Iterable[int], *, width: int = 1) -> None:
+        """Queue items of a Group by the length of their runs."""
+        works = [Work(f"{number:07d}", ms, width) for number, ms in enumerate(runs_ms, start=self._items)]
+        self._items += len(works)
+        self.add_works(group, works)
+
+    def add_works(self, group: str, works: Sequence[Work]) -> None:
+        name = GroupId(group)
+        for work in works:
+            self._came[name, work.item] = self.now_ms
+        self.waits.setdefault(name, [])
+        self.books.add(name, works, self.now_ms)
+        self._is_news = True
+
+    def at(self, at_ms: int, act: Callable[[], object]) -> None:
+        """Have something happen at an instant."""
+        self._numbers += 1
+        heapq.heappush(self._events, _Event(at_ms, self.random.random(), self._numbers, act))
+
+    def each(self, period_ms: int, act: Callable[[], object], *, until_ms: int) -> None:
+        """Have something happen now and again and again."""
+
+        def again() -> None:
+            act()
+            if self.now_ms + period_ms < until_ms:
+                self.at(self.now_ms + period_ms, again)
+
+        self.at(self.now_ms, again)
+
+    def waiting(self, group: GroupId) -> list[int]:
+        """When those items of a Group came that never started so far."""
+        return [came for (name, _), came in self._came.items() if name == group]
+
+    # --- the clock ---
+
+    def run(self, until_ms: int) -> None:
+        """Go on to an instant, from event to event."""
+        self._rounds()
+        while self._events and self._events[0].at_ms <= until_ms:
+            self.now_ms = self._events[0].at_ms
+            while self._events and self._events[0].at_ms == self.now_ms:
+                heapq.heappop(self._events).act()
+            self._rounds()
+            self.check()
+        self.now_ms = until_ms
+
+    def for_s(self, span_s: float) -> None:
+        """Go on for so long."""
+        self.run(self.now_ms + round(span_s * 1_000))
+
+    def check(self) -> None:
+        """No slot is free while something is there that fits it (bound c), and none is used twice (S16)."""
+        for worker in self.workers:
+            assert worker.free >= 0, f"worker {worker.number} runs more than its {worker.slots} slots"
+            if worker.is_alive and worker.free and self.is_work_conserving:
+                assert not self.books.takeable(worker.capabilities), (
+                    f"worker {worker.number} has {worker.free} free slots at {self.now_ms}, and work waits"
+                )
+
+    def _rounds(self) -> None:
+        over, self._over = self._over, {}
+        for worker, runs in over.items():
+            self._round(worker, runs)
+        news, self._is_news = self._is_news, False
+        if not news:
+            return
+        idle = [worker for worker in self.workers if worker.is_alive and worker.free > 0]
+        self.random.shuffle(idle)
+        for worker in idle:
+            if not self.books.takeable(worker.capabilities):
+                continue
+            worker.look(self.books, range(len(worker.versions)), self.now_ms)
+            self._round(worker, [])
+
+    def _round(self, worker: LabWorker, over: Sequence[Run]) -> None:
+        """The turns of one Worker until nothing more is given: what is over travels with the first."""
+        if not worker.is_alive:
+            return
+        for run in over:
+            worker.running.remove(run)
+            self._close(run, worker)
+        fruitless, has_looked = 0, False
+        while fruitless < FRUITLESS_MAX:
+            if not self.stale_ms:
+                worker.look(self.books, range(len(worker.versions)), self.now_ms)
+            lists = worker.wanted(self.now_ms) if worker.free > 0 else {}
+            given, replies = 0, list[Reply]()
+            ends = {run: self.books.lines[run.group].partition for run in over}
+            for partition in sorted({*lists, *ends.values()}):
+                listed, slots = lists.get(partition, ([], 0))
+                mine = [run for run, at in ends.items() if at == partition]
+                reply = self.books.turn(partition, self.now_ms, ends=mine, takes=listed, slots=slots)
+                replies.append(reply)
+                given += len(reply.started)
+                for run in reply.started:
+                    self._begin(worker, run)
+            if lists:
+                worker.asked += 1
+                worker.refused += not given
+                wanted = sum(slots for _, slots in lists.values())
+                worker.fallbacks = FALLBACKS_MAX if given < wanted else max(FALLBACKS_MIN, worker.fallbacks // 2)
+            over = []
+            for reply in replies:
+                worker.ready.service(reply.nodes, self.now_ms)
+                worker.ready.update(reply.entries, self.now_ms)
+            fruitless = 0 if given else fruitless + 1
+            if lists and (given or worker.ready.takeable):
+                continue
+            if has_looked or not worker.free or not self.books.takeable(worker.capabilities):
+                return
+            # What came while it was full rang nobody else either: that token is still there for it to hear.
+            worker.look(self.books, range(len(worker.versions)), self.now_ms)
+            has_looked = True
+
+    def _begin(self, worker: LabWorker, run: Run) -> None:
+        worker.running.append(run)
+        self.changes.append((self.now_ms, run.group, run.work.width))
+        came = self._came.pop((run.group, run.work.item), None)
+        if came is not None:
+            self.waits[run.group].append((came, self.now_ms, run.work.item))
+        self.at(run.end_ms, lambda: self._end(worker, run))
+
+    def _end(self, worker: LabWorker, run: Run) -> None:
+        if worker.is_alive and run in worker.running:
+            self._over.setdefault(worker, []).append(run)
+
+    def _close(self, run: Run, worker: LabWorker) -> None:
+        self.changes.append((self.now_ms, run.group, -run.work.width))
+        self.ended.append(Ended(run.group, worker.number, run.start_ms, self.now_ms, run.work.width, run.work.item))
+
+    def _sweep(self, worker: LabWorker, phase_ms: int) -> None:
+        def again() -> None:
+            if worker.is_alive:
+                worker.look(self.books, range(len(worker.versions)), self.now_ms)
+                self.at(self.now_ms + self.stale_ms, again)
+
+        self.at(self.now_ms + phase_ms, again)
