@@ -18,6 +18,7 @@ from treadle.shared.model import (
     EventKind,
     GroupId,
     ItemId,
+    Limits,
     MissionId,
     NewItem,
     NewMission,
@@ -25,7 +26,7 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.names import token
-from treadle.worker.core.fairness import estimate_ms, next_typical
+from treadle.worker.core.fairness import charge_ms, estimate_ms, next_typical
 from treadle.worker.core.schedule import Take
 
 NOW_MS = STARTS_EPOCH_MS + 1_000_000_000
@@ -182,12 +183,14 @@ class TinyStore:
         self.changed.add(GroupId(group))
 
     def take(self, takes: Sequence[Take], total: int, now_ms: int) -> list[Run]:
-        """Start items down the list until the total is filled; the first of an entry applies its offset (rule 3)."""
+        """Start items down the list until the total is filled or a limit stops them (rules 3 and 5)."""
         started: list[Run] = []
         for take in takes:
             self.changed.add(take.group)
             line = self.lines[take.group]
             for _ in range(min(take.most, total - len(started), len(line.runs))):
+                if take.limits and self._is_stopped(line, take.limits, now_ms):
+                    break
                 usage = line.usage
                 offset = usage.offset if usage.served else max(usage.offset, take.offset)
                 run = Run(take.group, now_ms, line.runs.popleft(), estimate_ms(usage.typical_ms))
@@ -196,6 +199,17 @@ class TinyStore:
                 line.usage = replace(line.usage, served=bool(line.runs))
                 started.append(run)
         return started
+
+    def _is_stopped(self, line: _Line, limits: Limits, now_ms: int) -> bool:
+        account, class_ = (self.service.get(node, Usage()) for node in line.nodes())
+        charges = (limits.charge_group, limits.charge_account, limits.charge_class)
+        if any(
+            most is not None and charge_ms(usage, now_ms) > most
+            for usage, most in zip((line.usage, account, class_), charges, strict=True)
+        ):
+            return True
+        slots = ((line.usage, limits.slots_group), (account, limits.slots_account))
+        return any(most is not None and usage.running >= most for usage, most in slots)
 
     def end(self, run: Run, now_ms: int) -> None:
         """Charge what was used and take back the estimate (rule 6)."""
@@ -227,7 +241,13 @@ class TinyStore:
 
     def changes(self) -> list[DirectoryEntry]:
         """The entries that changed since this was last asked, an emptied Group as a tombstone."""
-        entries = [
+        entries = self.known(sorted(self.changed))
+        self.changed.clear()
+        return entries
+
+    def known(self, groups: Iterable[GroupId]) -> list[DirectoryEntry]:
+        """The entries of these Groups as they are now."""
+        return [
             an_entry(
                 group,
                 len(line.runs),
@@ -237,11 +257,9 @@ class TinyStore:
                 account=line.account,
                 priority_class=line.priority_class,
             )
-            for group, line in sorted(self.lines.items())
-            if group in self.changed
+            for group in groups
+            for line in [self.lines[group]]
         ]
-        self.changed.clear()
-        return entries
 
     def service_ms(self, group: str, now_ms: int) -> int:
         """The slot-time this Group has had."""

@@ -68,7 +68,9 @@ class House:
             assert total == min(free, self.ready.takeable)
             if not total:
                 return
-            for run in self.store.take(actions, total, self.now_ms):
+            runs = self.store.take(actions, total, self.now_ms)
+            assert len(runs) == total, "what is planned alone is within its own limits"
+            for run in runs:
                 self.started.append(run)
                 heapq.heappush(self.running, (self.now_ms + run.run_ms, len(self.started), run))
             self.look()

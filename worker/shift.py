@@ -216,7 +216,7 @@ class Shift:
 
     async def _rest(self) -> None:
         """Waits until something rings, is due, or the time of the next sweep."""
-        known = [due for due in self._tenure.due_ms.values() if due is not None]
+        known = [due for due in (*self._tenure.due_ms.values(), self._tenure.resumes_ms) if due is not None]
         now_s = anyio.current_time()
         until_s = self._swept_s + self._sweep_s
         if known:

@@ -16,6 +16,8 @@ from .core.tree import Ready
 
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
+CHARGED_ROUNDS = 2
+"""Rounds in a row that budgets may leave slots free; the next one goes without (scheduler.md, rule 5)."""
 
 
 class Taking:
@@ -33,18 +35,26 @@ class Taking:
         """The partition that gets all free slots at the next take, since its head is wider than its share was."""
         self._fruitless = 0
         self._fallbacks = FALLBACKS_MAX
+        self._rounds = 0
+        """Rounds in a row in which a budget stopped a take."""
+        self._is_stopped = False
 
     def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
+        if self.ready.resumes_ms is not None and self.ready.resumes_ms <= now_ms:
+            self.is_hungry = True
+        self.ready.tick(now_ms)
         if free <= 0 or not self.is_hungry:
             return {}
-        view = View(self.ready, free, fallbacks=self._fallbacks)
+        self._rounds = self._rounds + 1 if self._is_stopped else 0
+        self._is_stopped = False
+        view = View(self.ready, free, fallbacks=self._fallbacks, charges=self._rounds < CHARGED_ROUNDS)
         alone, self._alone = self._alone, None
         takes: dict[int, tuple[list[Take], int]] = {}
         planned = 0
         for action in decide(view, now_ms):
             listed, width = takes.get(action.partition, ([], 0))
-            listed.append(Take(action.group, action.capability, action.most, action.offset))
+            listed.append(Take(action.group, action.capability, action.most, action.offset, action.limits))
             wanted = 0 if action.fallback else action.most
             takes[action.partition] = (listed, width + wanted)
             planned += wanted
@@ -74,7 +84,8 @@ class Taking:
             self.ready.update(mine, now_ms)
         else:
             self.ready.replace(whole, mine, now_ms)
-        if any(entry.takeable and not entry.code for entry in mine):
+        # What an account's run that ended leaves of its quota stands in no entry.
+        if any(entry.takeable and not entry.code for entry in mine) or (nodes and self.ready.has_work):
             self.is_hungry = True
 
     def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
@@ -90,6 +101,10 @@ class Taking:
         """Notes what a turn's takes gave, before its entries are folded; `free`: the slots that are free since."""
         codes = self._codes(turn, reply)
         granted = _granted(reply)
+        self._is_stopped = self._is_stopped or any(outcome.code == "SHARE" for outcome in reply.outcomes)
+        for operation, outcome in zip(turn.operations, reply.outcomes, strict=True):
+            if isinstance(operation, Take) and outcome.code == "QUOTA" and outcome.at_ms:
+                self.ready.hold(operation.group, outcome.at_ms)
         if codes:
             self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
         if not granted:
@@ -100,7 +115,7 @@ class Taking:
         if self._codes(turn, reply):
             granted = _granted(reply)
             self._fruitless = 0 if granted else self._fruitless + 1
-            self.is_hungry = granted > 0 or (self.ready.takeable > 0 and self._fruitless < FRUITLESS_MAX)
+            self.is_hungry = granted > 0 or (self.ready.has_work and self._fruitless < FRUITLESS_MAX)
 
     def slot_freed(self) -> None:
         """A slot is free: what was too wide may fit now."""

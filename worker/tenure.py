@@ -147,6 +147,11 @@ class Tenure:
             cursors.setdefault(partition, []).append((group, seq))
         return cursors
 
+    @property
+    def resumes_ms(self) -> int | None:
+        """When something may be taken whose rate is used up until then."""
+        return None if self.is_stopping else self.taking.ready.resumes_ms
+
     # --- what the store says ---
 
     def admit(

@@ -31,8 +31,12 @@ def virtual_time(usage: Usage, weight: float, now_ms: int) -> float:
 
 def pick_key(usage: Usage, weight: float, now_ms: int, *, planned_ms: float = 0) -> float:
     """What orders picks (rule 1): v with at least the estimate charged for what runs and what is planned here."""
-    charge = max(running_ms(usage, now_ms), usage.estimate_ms + planned_ms)
-    return usage.offset + (usage.used_ms + charge) / weight
+    return usage.offset + charge_ms(usage, now_ms, planned_ms=planned_ms) / weight
+
+
+def charge_ms(usage: Usage, now_ms: int, *, planned_ms: float = 0) -> float:
+    """What a node is charged in all, as the store counts it too: used, and for what runs at least the estimate."""
+    return usage.used_ms + max(running_ms(usage, now_ms), usage.estimate_ms + planned_ms)
 
 
 def estimate_ms(typical_ms: int, *, cold_ms: int = COLD_MS) -> int:
@@ -74,11 +78,11 @@ class Standing:
             return key
         return max(key, self.tag + planned_ms / self.weight)
 
-    def room_ms(self, key: float) -> float:
-        """How much may be planned here until this node's key is no longer below `key`, if what runs has not got it there."""
+    def slack_ms(self, key: float, now_ms: int, *, planned_ms: float = 0) -> float:
+        """How much more it may be charged, besides what is planned, until its key is no longer below `key`."""
         usage = self.usage
-        room = (key - self.shift - usage.offset) * self.weight - usage.used_ms - usage.estimate_ms
-        return room if usage.served else min(room, (key - self.tag) * self.weight)
+        slack = (key - self.shift - usage.offset) * self.weight - charge_ms(usage, now_ms, planned_ms=planned_ms)
+        return slack if usage.served else min(slack, (key - self.tag) * self.weight - planned_ms)
 
     def still_until_ms(self) -> float:
         """Until when time alone does not move its key: then what runs here outlasts its provisional charge."""

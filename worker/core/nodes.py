@@ -11,6 +11,9 @@ from .fairness import Order, Standing
 SAME_ENTRY_MS = 1_000
 """Nodes that entered in the same second are equally old: among them the hash decides, not the millisecond."""
 
+NO_CAP = 10**9
+"""More slots than there are."""
+
 Place = tuple[float, int, int, str]
 """Key, second of entry, hash, name: least first, never equal for two children of one node."""
 
@@ -29,8 +32,12 @@ class Node:
     """Whether its level takes it for ready."""
     cap: int | None = None
     """Up to which width it may run; at it, it is not ready."""
+    rate: tuple[int, int] | None = None
+    """How much of it may be taken in one window of the store's time, and its milliseconds."""
+    until_ms: int = 0
+    """Until when its rate is used up: before, it is not ready."""
     left_a_cap: bool = False
-    """Whether it had work all the time since it was listed last: then only its cap took it off."""
+    """Whether it had work all the time since it was listed last: then only a quota took it off."""
     _place: Place | None = None
     _still_until_ms: float = 0.0
 
@@ -56,9 +63,17 @@ class Node:
         raise NotImplementedError
 
     @property
-    def is_ready(self) -> bool:
+    def slots_left(self) -> int:
+        """How much more may run of it by its cap."""
+        return NO_CAP if self.cap is None else self.cap - self.standing.usage.running
+
+    def part(self, partition: int) -> Usage:
+        """What of its service this partition counts."""
+        raise NotImplementedError
+
+    def is_ready(self, now_ms: int) -> bool:
         """Whether something of it may be taken here."""
-        return self.has_work and (self.cap is None or self.standing.usage.running < self.cap)
+        return self.has_work and self.slots_left > 0 and self.until_ms <= now_ms
 
     def path(self) -> tuple[Node, ...]:
         """The nodes from the class down to this one."""
@@ -81,6 +96,10 @@ class Leaf(Node):
     def has_work(self) -> bool:
         return self.takeable > 0
 
+    def part(self, partition: int) -> Usage:
+        assert partition == self.partition, "a Group is in one partition for life"
+        return self.standing.usage
+
     def in_order(self) -> list[DirectoryEntry]:
         """What may be taken, the capability with the most pressing head first."""
         entries = list(self.offers.values())
@@ -95,10 +114,27 @@ class Inner(Node):
 
     below: Level = field(default_factory=lambda: Level())
     parts: dict[int, Usage] = field(default_factory=dict)
+    twins: list[Inner] = field(default_factory=list)
+    """The same account in all its classes, itself included: its quotas are of all of them."""
 
     @property
     def has_work(self) -> bool:
         return len(self.below) > 0
+
+    @property
+    def slots_left(self) -> int:
+        if self.cap is None:
+            return NO_CAP
+        return self.cap - sum(twin.standing.usage.running for twin in self.twins)
+
+    def slots_here(self, partition: int) -> int | None:
+        """Up to which width it may run in a partition, with what is known to run of it elsewhere."""
+        if self.cap is None:
+            return None
+        return max(0, self.slots_left + self.part(partition).running)
+
+    def part(self, partition: int) -> Usage:
+        return self.parts.get(partition) or Usage()
 
     def count(self, partition: int, usage: Usage, now_ms: int) -> None:
         """Take a partition's newest word. The first one of a partition is history, for which v does not move.

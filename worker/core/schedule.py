@@ -7,15 +7,15 @@ Group), so that many Workers with the same counters do not all choose the same G
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
 
-from treadle.shared.model import Capability, GroupId
+from treadle.shared.model import Capability, GroupId, Limits
 
-from .fairness import Order, estimate_ms
-from .nodes import Inner, Leaf, Node, Place
+from .fairness import charge_ms, estimate_ms
+from .nodes import Inner, Leaf, Node
 from .tree import Ready
+from .walk import Front, Path, Walk
 
 DRAW = 4
 """Items drawn from a Group before the next one, at most: a Group touched costs more than an item."""
@@ -27,6 +27,8 @@ FALLBACKS_MIN = 2
 """Groups listed beyond the need while others get there first only now and then."""
 PASSED_OVER = 4
 """Groups looked at for each fall-back, at most: those of partitions that are not asked are none."""
+LATE_MS = 50
+"""By how much later a take is judged, at least in what it may be charged: what runs goes on being charged on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Take:
     """Ask for up to `most` items of one Group, in this place of the list of its partition's call.
 
     The call's total is the sum of `most` over the entries that are no fall-backs: the store goes down the list until
-    the total is filled. `offset` is what the Group's offset is lifted to by its first accept; 0 for nothing.
+    the total is filled. `offset` is what the Group's offset is lifted to by its first accept; 0 for nothing. `limits` is
+    what the store checks again before each item, None where there is no rival and no quota.
     """
 
     partition: int
@@ -42,6 +45,7 @@ class Take:
     capability: Capability
     most: int
     offset: int
+    limits: Limits | None = None
     fallback: bool = False
 
 
@@ -57,14 +61,16 @@ class View:
     free_slots: int
     draw: int = DRAW
     fallbacks: int = FALLBACKS_MAX
+    charges: bool = True
+    """Whether the takes are limited by what others may be charged meanwhile; not, where that left slots free twice."""
 
 
 def decide(view: View, now_ms: int) -> tuple[Action, ...]:
     """The list to take from, in this Worker's order: all free slots filled from what is known, then fall-backs.
 
     From the root the least key at each level (rule 4); each planned pick is charged at once, along its path. No slot
-    stays free while something takeable is known. Fall-backs are what would come next, of the partitions that are asked
-    anyway, for Groups another Worker got first.
+    stays free while something takeable is known and in no quota. Fall-backs are what would come next, of the partitions
+    that are asked anyway, for Groups another Worker got first.
     """
     now_ms = view.ready.tick(now_ms)
     view.ready.begin(now_ms)
@@ -78,161 +84,144 @@ def decide(view: View, now_ms: int) -> tuple[Action, ...]:
         plan.close()
 
 
-class _Front:
-    """The ready children of one node during a decision: those that were drawn from stand in their new places."""
+@dataclass(slots=True)
+class _Drawn:
+    """What is planned of one Group, and up to which charge its class, its account and itself may go in its partition."""
 
-    def __init__(self, node: Inner, now_ms: int) -> None:
-        self._now_ms = now_ms
-        self._heads: list[tuple[Place, Node, Order[Node, Place] | None]] = []
-        self._out: list[tuple[Order[Node, Place], Place, Node]] = []
-        for order in (node.below.served, node.below.waiting):
-            self._bring(order)
-
-    def pop(self) -> tuple[Place, Node] | None:
-        """Takes out the child whose turn it is; its successor in its order takes its place."""
-        if not self._heads:
-            return None
-        place, node, order = heapq.heappop(self._heads)
-        if order is not None:
-            order.pop(self._now_ms)
-            self._out.append((order, place, node))
-            self._bring(order)
-        return place, node
-
-    def push(self, place: Place, node: Node) -> None:
-        """Puts a child back in its new place, for this decision only."""
-        heapq.heappush(self._heads, (place, node, None))
-
-    def rival(self) -> tuple[Place, bool] | None:
-        """The place that comes next, and whether its node was served since its entry, by this decision or before it."""
-        if not self._heads:
-            return None
-        place, node, order = self._heads[0]
-        return place, order is None or node.standing.usage.served
-
-    def __bool__(self) -> bool:
-        return bool(self._heads)
-
-    def close(self) -> None:
-        for order, place, node in self._out:
-            order.restore(node, place)
-
-    def _bring(self, order: Order[Node, Place]) -> None:
-        first = order.first(self._now_ms)
-        if first is not None:
-            heapq.heappush(self._heads, (*first, order))
+    count: int = 0
+    charges: tuple[float | None, ...] = (None, None, None)
 
 
 class _Plan:
-    """One decision on its way: what is planned of each node, and the order of what is left."""
+    """One decision on its way."""
 
     def __init__(self, view: View, now_ms: int) -> None:
         self._view = view
         self._now_ms = now_ms
-        self._fronts: dict[Inner, _Front] = {}
-        self._planned_ms: dict[Node, float] = {}
-        self._counts: dict[Leaf, int] = {}
+        self._walk = Walk(view.ready.root, now_ms)
+        self._drawn: dict[Leaf, _Drawn] = {}
+        self._widths: dict[Node, int] = {}
+        """Planned items of what has a cap."""
+        self._here_ms: dict[tuple[Node, int], float] = {}
+        """What is planned of each node in each partition."""
 
     def draw(self, left: int) -> int:
         """Plans the next items, all of one Group; how many, 0 where nothing is left."""
-        path = self._next()
-        if path is None:
+        found = self._walk.next()
+        if found is None:
             return 0
-        leaf = path[-1][0]
-        assert isinstance(leaf, Leaf)
-        had = self._counts.get(leaf, 0)
-        each_ms = estimate_ms(self._view.ready.estimate_ms(leaf) or 0)
-        count = min(left, leaf.takeable - had)
-        at_most = self._draw_at_most(leaf)
-        for node, front in path:
-            count = self._turn(node, front, each_ms, at_most, count)
-        self._counts[leaf] = had + count
-        self._charge(path, count * each_ms, is_left=leaf.takeable > had + count)
-        return count
+        leaf, path = found
+        drawn = self._drawn.get(leaf)
+        if drawn is None:
+            drawn = self._drawn[leaf] = _Drawn()
+        return self._add(drawn, leaf, path, min(left, leaf.takeable - drawn.count))
 
     def takes(self) -> list[Take]:
         """What is planned, Groups in the order in which they are first drawn from."""
-        return [take for leaf, count in self._counts.items() for take in self._takes(leaf, count)]
+        return [take for leaf, drawn in self._drawn.items() for take in self._asked(leaf, drawn)]
 
     def fallbacks(self) -> list[Take]:
         """What would be drawn next, of other Groups of the partitions that are asked."""
         parts: dict[int, int] = {}
-        for drawn, count in self._counts.items():
-            parts[drawn.partition] = parts.get(drawn.partition, 0) + count
+        for leaf, drawn in self._drawn.items():
+            parts[leaf.partition] = parts.get(leaf.partition, 0) + drawn.count
         takes: list[Take] = []
         listed = 0
         for _ in range(self._view.fallbacks * PASSED_OVER if parts else 0):
-            if listed == self._view.fallbacks or (path := self._next()) is None:
+            if listed == self._view.fallbacks or (found := self._walk.next()) is None:
                 break
-            leaf = path[-1][0]
-            assert isinstance(leaf, Leaf)
-            count = min(leaf.takeable, parts.get(leaf.partition, 0), self._draw_at_most(leaf))
-            if leaf in self._counts or not count:
-                count = 0
+            leaf, path = found
+            if leaf in self._drawn or leaf.partition not in parts:
+                self._walk.charge(path, 0, spent=(leaf,))
             else:
-                takes += self._takes(leaf, count, fallback=True)
+                drawn = _Drawn()
+                self._add(drawn, leaf, path, min(leaf.takeable, parts[leaf.partition]), is_spent=True)
+                takes += self._asked(leaf, drawn, fallback=True)
                 listed += 1
-            self._charge(path, count * estimate_ms(self._view.ready.estimate_ms(leaf) or 0), is_left=False)
         return takes
 
     def close(self) -> None:
         """Leaves the orders as they were."""
-        for front in self._fronts.values():
-            front.close()
+        self._walk.close()
 
-    def _next(self) -> list[tuple[Node, _Front]] | None:
-        """Takes the nodes whose turn it is out of their fronts, class, account and Group; None where nothing is left."""
-        path: list[tuple[Node, _Front]] = []
-        node: Node = self._view.ready.root
-        while isinstance(node, Inner):
-            front = self._fronts.get(node)
-            if front is None:
-                front = self._fronts[node] = _Front(node, self._now_ms)
-            head = front.pop()
-            if head is None:
-                return None
-            node = head[1]
-            path.append((node, front))
-        return path
+    def _add(self, drawn: _Drawn, leaf: Leaf, path: Path, most: int, *, is_spent: bool = False) -> int:
+        """Draws from a Group what goes before its rivals; how many."""
+        known_ms = self._view.ready.estimate_ms(leaf)
+        each_ms = estimate_ms(known_ms or 0)
+        # Few where they are long or unknown: a draw is worth what it saves only where it is short.
+        at_most = 1 if known_ms is None else max(1, min(self._view.draw, DRAW_MS // each_ms))
+        count = min(most, at_most) if is_spent else most
+        for node, _ in path:
+            if node.cap is not None:
+                count = min(count, node.slots_left - self._widths.get(node, 0))
+        for node, front in path:
+            count = self._turn(node, front, each_ms, at_most, count)
+        if self._view.charges:
+            up_to = (self._up_to(node, front, leaf.partition, (count - 1) * each_ms) for node, front in path)
+            drawn.charges = tuple(map(_larger, drawn.charges, up_to))
+        drawn.count += count
+        spent: list[Node] = [leaf] if is_spent or drawn.count == leaf.takeable else []
+        for node, _ in path:
+            self._here_ms[node, leaf.partition] = self._here_ms.get((node, leaf.partition), 0) + count * each_ms
+            if node.cap is not None:
+                self._widths[node] = self._widths.get(node, 0) + count
+                if self._widths[node] >= node.slots_left:
+                    spent.append(node)
+        self._walk.charge(path, count * each_ms, spent=spent)
+        return count
 
-    def _charge(self, path: list[tuple[Node, _Front]], planned_ms: float, *, is_left: bool) -> None:
-        """Charges what is planned along its path, and puts back what still has something."""
-        for node, front in reversed(path):
-            all_ms = self._planned_ms.get(node, 0) + planned_ms
-            self._planned_ms[node] = all_ms
-            if is_left:
-                front.push(self._place(node, all_ms), node)
-            is_left = is_left or bool(front)
-
-    def _turn(self, node: Node, front: _Front, each_ms: int, at_most: int, most: int) -> int:
+    def _turn(self, node: Node, front: Front, each_ms: int, at_most: int, most: int) -> int:
         """How many items, up to `most`, come before it is another node's turn at this level."""
         rival = front.rival()
         if rival is None:
             return most
         place, is_served = rival
-        planned_ms = self._planned_ms.get(node, 0)
-        count = max(0, min(most, math.floor((node.standing.room_ms(place[0]) - planned_ms) / each_ms)))
-        while count < most and self._place(node, planned_ms + count * each_ms) < place:
+        planned_ms = self._walk.planned_ms(node)
+        slack_ms = node.standing.slack_ms(place[0], self._now_ms, planned_ms=planned_ms)
+        count = max(0, min(most, math.floor(slack_ms / each_ms)))
+        while count < most and self._walk.place(node, planned_ms + count * each_ms) < place:
             count += 1
         # Out of turn, up to one draw; but one that was served does not keep a newcomer waiting.
         if is_served or not (node.standing.usage.served or planned_ms):
             count = max(count, min(at_most, most))
         return max(1, count)
 
-    def _place(self, node: Node, planned_ms: float) -> Place:
-        return node.place_at(node.standing.key(self._now_ms, planned_ms=planned_ms))
+    def _up_to(self, node: Node, front: Front, partition: int, least_ms: float) -> float | None:
+        """The charge in this partition up to which a node goes before its rival (rule 5); None where it has none.
 
-    def _draw_at_most(self, leaf: Leaf) -> int:
-        """How many items may be drawn from a Group before its turn is over: few where they are long or unknown."""
-        each_ms = self._view.ready.estimate_ms(leaf)
-        return 1 if each_ms is None else max(1, min(self._view.draw, DRAW_MS // each_ms))
+        What this decision plans in other partitions counts against it, what it plans here besides is in it.
+        """
+        rival = front.rival()
+        if rival is None:
+            return None
+        planned_ms = self._walk.planned_ms(node)
+        slack_ms = node.standing.slack_ms(rival[0][0], self._now_ms, planned_ms=planned_ms)
+        here_ms = self._here_ms.get((node, partition), 0)
+        charged_ms = charge_ms(node.part(partition), self._now_ms + LATE_MS, planned_ms=here_ms)
+        return charged_ms + max(slack_ms, least_ms)
 
-    def _takes(self, leaf: Leaf, count: int, *, fallback: bool = False) -> list[Take]:
+    def _asked(self, leaf: Leaf, drawn: _Drawn, *, fallback: bool = False) -> list[Take]:
         offset = leaf.standing.offset_to_apply(self._now_ms)
+        limits = _limits(leaf, drawn.charges)
         takes: list[Take] = []
+        count = drawn.count
         for entry in leaf.in_order():
             most = min(count, entry.takeable)
             if most:
-                takes.append(Take(leaf.partition, leaf.group, entry.capability, most, offset, fallback))
+                takes.append(Take(leaf.partition, leaf.group, entry.capability, most, offset, limits, fallback))
                 count -= most
         return takes
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _limits(leaf: Leaf, charges: tuple[float | None, ...]) -> Limits | None:
+    account = leaf.above
+    assert isinstance(account, Inner)
+    slots_account = account.slots_here(leaf.partition)
+    if all(one is None for one in (*charges, leaf.cap, slots_account, leaf.rate, account.rate)):
+        return None
+    of_class, of_account, of_group = (None if charge is None else math.ceil(charge) for charge in charges)
+    return Limits(of_group, of_account, of_class, leaf.cap, slots_account, leaf.rate, account.rate)

@@ -8,6 +8,7 @@ different levels, and the stored lift of an account in one pool would starve it 
 
 from __future__ import annotations
 
+import heapq
 import math
 import zlib
 from collections.abc import Collection, Iterable
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage, Usage
-from treadle.shared.policy import DEFAULT_POLICY, Policy
+from treadle.shared.policy import DEFAULT_POLICY, Policy, Rate
 
 from .fairness import Standing, entry_tag
 from .nodes import Inner, Leaf, Level, Node
@@ -37,7 +38,11 @@ class Ready:
         self.capabilities = frozenset(capabilities)
         self.root = Inner("", 0, None, Level(), Standing(Usage(), 1.0))
         self._inner: dict[str, Inner] = {}
+        self._twins: dict[str, list[Inner]] = {}
         self._leaves: dict[GroupId, Leaf] = {}
+        self._pinned: set[GroupId] = set()
+        self._held: list[tuple[int, int, Node]] = []
+        self._holds = 0
         self._shortest_ms: dict[Capability, int] = {}
         self._now_ms = 0
         self._known_max = KNOWN_MAX
@@ -62,7 +67,7 @@ class Ready:
             leaf = self._leaves.get(entry.group)
             enters = leaf is None or leaf.standing.usage.entry != entry.usage.entry
             if leaf is None:
-                if not _is_takeable(entry):
+                if not _is_takeable(entry) and entry.group not in self._pinned:
                     continue
                 leaf = self._leaf(entry)
             self._set(leaf, entry, now_ms)
@@ -89,6 +94,38 @@ class Ready:
                 self._unset(leaf, capability)
             self._settle({leaf: False}, self._now_ms)
 
+    def pin(self, group: GroupId) -> None:
+        """Keep what is told of a Group, also while nothing of it may be taken: something of it runs here."""
+        self._pinned.add(group)
+
+    def unpin(self, group: GroupId) -> None:
+        """Let go of a Group again, once nothing of it may be taken."""
+        self._pinned.discard(group)
+        leaf = self._leaves.get(group)
+        if leaf is not None and not leaf.offers:
+            del self._leaves[group]
+
+    def hold(self, group: GroupId, until_ms: int) -> None:
+        """Take nothing of a Group, or of its account, before its rate allows it again: whichever of them has one."""
+        node = next((node for node in reversed(self.path_of(group)) if node.rate is not None), None)
+        if node is not None:
+            held: list[Node] = list(node.twins) if isinstance(node, Inner) else [node]
+            for one in held:
+                one.until_ms = max(one.until_ms, until_ms)
+                self._holds += 1
+                heapq.heappush(self._held, (until_ms, self._holds, one))
+            self._settle(dict.fromkeys(held, False), self._now_ms)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything may be taken here now, as far as is known."""
+        return self.root.has_work
+
+    @property
+    def resumes_ms(self) -> int | None:
+        """When the next node that is held may be taken from again; None where none is held."""
+        return self._held[0][0] if self._held else None
+
     def service(self, nodes: Iterable[NodeUsage], now_ms: int, *, whole: int | None = None) -> None:
         """Fold the service of accounts and classes; `whole`: all that this partition knows, so others had none there.
 
@@ -100,7 +137,7 @@ class Ready:
         for one in nodes:
             inner = self._node(one.node)
             inner.count(one.partition, one.usage, now_ms)
-            touched[inner] = False
+            touched |= dict.fromkeys(inner.twins if inner.cap is not None else (inner,), False)
         if whole is not None:
             named = {one.node for one in nodes}
             for inner in [inner for name, inner in self._inner.items() if name not in named]:
@@ -114,6 +151,8 @@ class Ready:
     def tick(self, now_ms: int) -> int:
         """The time to reckon with: an estimate of the store's time that went back is not followed."""
         self._now_ms = max(self._now_ms, now_ms)
+        while self._held and self._held[0][0] <= self._now_ms:
+            self._settle({heapq.heappop(self._held)[2]: False}, self._now_ms)
         return self._now_ms
 
     def begin(self, now_ms: int) -> None:
@@ -197,6 +236,8 @@ class Ready:
             level, priority_class, *_ = name.split(":")
             above = self.root if level == "c" else self._node(f"c:{priority_class}")
             inner = self._inner[name] = Inner(name, self._hash(name), above, above.below, Standing(Usage(), 1.0))
+            inner.twins = self._twins.setdefault(name.rpartition(":")[2] if level == "a" else name, [])
+            inner.twins.append(inner)
             inner.set(Standing(Usage(), self._grant(inner)))
         return inner
 
@@ -206,18 +247,21 @@ class Ready:
         for name, inner in list(self._inner.items()):
             if name.startswith("a:") and name not in used and (idle or not inner.parts):
                 del self._inner[name]
+                inner.twins.remove(inner)
+                if not inner.twins:
+                    del self._twins[name.rpartition(":")[2]]
 
     def _grant(self, node: Inner | Leaf) -> float:
         """Give a node the cap that the policy grants; its weight."""
         level, _, name = node.name.rpartition(":")
         if isinstance(node, Leaf):
             grant = self.policy.mission(node.account, node.group)
-            node.cap = grant.slots
+            node.cap, node.rate = grant.slots, _window(grant.rate)
             return node.granted if grant.weight is None else grant.weight
         if level == "c":
             return self.policy.class_weight(name)
         rule = self.policy.account(name)
-        node.cap = rule.slots
+        node.cap, node.rate = rule.slots, _window(rule.rate)
         return rule.weight
 
     def _hash(self, name: str) -> int:
@@ -246,7 +290,7 @@ class Ready:
     def _unset(self, leaf: Leaf, capability: Capability) -> None:
         leaf.offers.pop(capability, None)
         self._recount(leaf)
-        if not leaf.offers:
+        if not leaf.offers and leaf.group not in self._pinned:
             self._leaves.pop(leaf.group, None)
 
     def _recount(self, leaf: Leaf) -> None:
@@ -260,7 +304,7 @@ class Ready:
             entering: list[Node] = []
             above: dict[Inner, bool] = {}
             for node, enters in touched.items():
-                is_ready = node.is_ready
+                is_ready = node.is_ready(now_ms)
                 if not is_ready:
                     node.left_a_cap = node.has_work
                 if is_ready and node.is_listed and not enters:
@@ -271,14 +315,16 @@ class Ready:
                         above[node.above] = False
                     if is_ready:
                         entering.append(node)
-            above = {node: not node.is_ready for node in above}  # all it had is new, or nothing is left
+            above = {node: not node.has_work for node in above}  # all it had is new, or nothing is left
             levels = {level: level.virtual_time(now_ms) for level in {node.level: None for node in entering}}
             for node in entering:
                 self._enter(node, levels[node.level], now_ms)
             for node in entering:
                 node.level.list(node, now_ms)
             # Above a node that stays as it is nothing changes.
-            touched = {node: enters for node, enters in above.items() if enters or node.is_ready != node.is_listed}
+            touched = {
+                node: enters for node, enters in above.items() if enters or node.is_ready(now_ms) != node.is_listed
+            }
 
     def _enter(self, node: Node, level: float, now_ms: int) -> None:
         usage = node.standing.usage
@@ -287,6 +333,10 @@ class Ready:
         tag = entry_tag(node.standing, now_ms, level=level, left_a_cap=node.left_a_cap)
         node.left_a_cap = False
         node.set(replace(node.standing, usage=usage, tag=tag))
+
+
+def _window(rate: Rate | None) -> tuple[int, int] | None:
+    return None if rate is None else (rate.starts, rate.window_ms)
 
 
 def _check(entry: DirectoryEntry) -> None:
