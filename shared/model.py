@@ -13,8 +13,10 @@ from enum import StrEnum
 from typing import NewType
 
 from .usage import STARTS_EPOCH_MS as STARTS_EPOCH_MS
+from .usage import UNBOUNDED as UNBOUNDED
 from .usage import Limits as Limits
 from .usage import NodeUsage as NodeUsage
+from .usage import Queued as Queued
 from .usage import Usage as Usage
 
 MissionId = NewType("MissionId", str)

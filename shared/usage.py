@@ -41,6 +41,17 @@ class NodeUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """How many items that have not ended an account and a Mission may have; None is no bound."""
+
+    account: int | None = None
+    mission: int | None = None
+
+
+UNBOUNDED = Queued()
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What stops a take before the next item (scheduler.md, rules 2 and 5); None is no limit.
 

@@ -9,17 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..answers import Added, Ended
-from ..model import AgentId, GroupId, ItemId, NewItem
+from ..model import UNBOUNDED, AgentId, GroupId, ItemId, NewItem, Queued
 from .loading import item_arguments, who_could
 from .store import Store
 
 
-async def add(store: Store, group: GroupId, items: Sequence[NewItem], *, actor: str) -> Added:
+async def add(
+    store: Store,
+    group: GroupId,
+    items: Sequence[NewItem],
+    *,
+    actor: str,
+    queued: Queued = UNBOUNDED,
+) -> Added:
     """Adds items to an open Mission, 256 at most; one that is there with the same digest counts as repeated.
 
-    All or none: Refused (ACTION_ID_COLLISION) where an id has other content, INVALID_STATE_TRANSITION where it is sealed.
+    All or none: Refused (ACTION_ID_COLLISION) where an id has other content, INVALID_STATE_TRANSITION where it is sealed,
+    QUOTA_EXCEEDED where those that are new would be more than may be `queued`.
     """
-    answer = await store.call("add", store.partition_of(group), (group, 0, actor, *item_arguments(items)))
+    bounds = await store.bounds(queued, group)
+    answer = await store.call("add", store.partition_of(group), (group, 0, actor, bounds, *item_arguments(items)))
     created, repeated = answer[1].split()
     return Added(int(created), int(repeated), *who_could(answer[2:]))
 

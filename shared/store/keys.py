@@ -155,6 +155,11 @@ def held(base_: str, agent: AgentId) -> str:
     return f"{base_}@held:{agent}"
 
 
+def tally(base_: str) -> str:
+    """How many Groups an account and a class have, and how many items of an account have not ended (`q:<account>`)."""
+    return f"{base_}@tally"
+
+
 def usage(base_: str) -> str:
     """The service of each node: `g:<group>`, `a:<class>:<account>`, `c:<class>`."""
     return f"{base_}@usage"

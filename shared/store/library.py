@@ -20,9 +20,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "distrust": ("replid", "agent", "session", "minted", "incarnation"),
     "create": (
         *("replid", "group", "digest", "actor", "objective", "account", "weight", "class", "deadline_ms"),
-        *("keep_ms", "form", "total", *_ITEM),
+        *("keep_ms", "form", "total", "queued", *_ITEM),
     ),
-    "add": ("replid", "group", "chunk", "actor", *_ITEM),
+    "add": ("replid", "group", "chunk", "actor", "queued", *_ITEM),
     "seal": ("replid", "group", "actor"),
     "cancel": ("replid", "group", "item", "actor", "reason"),
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),

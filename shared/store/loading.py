@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..model import Capability, NewItem, NewMission
+from ..model import Capability, NewItem, NewMission, Queued
 from .operations import Arguments
 
 CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
@@ -30,6 +30,12 @@ def mission_arguments(mission: NewMission, form: str) -> Arguments:
         *(mission.group, mission.digest, mission.actor, mission.objective, mission.account, repr(mission.weight)),
         *(mission.priority_class, mission.deadline_ms, mission.keep_results_s * 1000, form, len(mission.items)),
     ]
+
+
+def bounds_argument(queued: Queued, elsewhere: int) -> str:
+    """The bounds of unfinished items, as `lua/_queued.lua` reads them; `elsewhere`: of the account in other partitions."""
+    bounds = ("-" if most is None else str(most) for most in (queued.account, queued.mission))
+    return " ".join((*bounds, str(elsewhere)))
 
 
 def item_arguments(items: Sequence[NewItem]) -> Arguments:

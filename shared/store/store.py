@@ -10,10 +10,10 @@ import anyio
 
 from ..answers import ItemView, MissionView, Receipt
 from ..errors import Misuse, Refused, StoreLost, TreadleError, Unavailable
-from ..model import AgentId, Event, GroupId, ItemId, NewMission
+from ..model import UNBOUNDED, AgentId, Event, GroupId, ItemId, NewMission, Queued
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
-from .loading import chunks_of, item_arguments, mission_arguments, who_could
+from .loading import bounds_argument, chunks_of, item_arguments, mission_arguments, who_could
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -192,25 +192,50 @@ class Store:
         """The store's own time, in milliseconds since the Unix epoch."""
         return await self.run(views.now_ms)
 
-    async def create(self, mission: NewMission, *, loaded: Callable[[int], None] | None = None) -> Receipt:
+    async def unfinished(self, account: str) -> dict[int, int]:
+        """By partition, how many items of an account have not ended."""
+        bases = [self.base(partition) for partition in range(self.partitions)]
+        return dict(enumerate(await self.run(views.unfinished, bases, account)))
+
+    async def bounds(self, queued: Queued, group: GroupId, account: str | None = None) -> str:
+        """What a submission brings of its bounds; one of an account is judged with what is in other partitions just now."""
+        partition = self.partition_of(group)
+        if queued.account is None:
+            return bounds_argument(queued, 0)
+        if account is None:
+            account = await self.run(views.account_of, self.base(partition), group)
+        counts = await self.unfinished(account)
+        return bounds_argument(queued, sum(counts.values()) - counts[partition])
+
+    async def create(
+        self,
+        mission: NewMission,
+        *,
+        queued: Queued = UNBOUNDED,
+        loaded: Callable[[int], None] | None = None,
+    ) -> Receipt:
         """Creates a Mission of any size, or answers with the first receipt where the same one is there already.
 
         A large one is loaded in chunks, unseen by everybody until it is sealed; whoever repeats it goes on where the first
         attempt stopped; `loaded` is told how many of its items are there, now and then. Refused (ACTION_ID_COLLISION) where
-        that id has other content.
+        that id has other content, and (QUOTA_EXCEEDED) where its items would be more than may be `queued`: then nothing was
+        written.
         """
         partition = self.partition_of(mission.group)
         chunks = chunks_of(mission.items)
         form = "load" if len(chunks) > 1 else "open" if mission.open else "whole"
         first = item_arguments(mission.items) if form != "load" else []
-        answer = await self.call("create", partition, [*mission_arguments(mission, form), *first])
+        bounds = await self.bounds(queued, mission.group, mission.account)
+        answer = await self.call("create", partition, [*mission_arguments(mission, form), bounds, *first])
         created, repeated, state, done = answer[1].decode().split()
         missing, narrow = who_could(answer[2:])
         if state == "loading":
             there = sum(map(len, chunks[: int(done)]))
             for number in range(int(done), len(chunks)):
                 items = item_arguments(chunks[number])
-                added = await self.call("add", partition, (mission.group, number + 1, mission.actor, *items))
+                added = await self.call(
+                    "add", partition, (mission.group, number + 1, mission.actor, bounds_argument(UNBOUNDED, 0), *items)
+                )
                 more, wide = who_could(added[2:])
                 missing, narrow = tuple(dict.fromkeys((*missing, *more))), narrow | wide
                 there += len(chunks[number])

@@ -47,6 +47,20 @@ async def bound_replids(client: Any, metas: list[str]) -> list[str | None]:
     return [None if raw is None else raw.decode() for raw in found]
 
 
+async def unfinished(client: Any, bases: list[str], account: str) -> list[int]:
+    """How many items of an account have not ended, by partition."""
+    async with client.pipeline(transaction=False) as pipe:
+        for base in bases:
+            pipe.hget(keys.tally(base), f"q:{account}")
+        return [int(raw or 0) for raw in await pipe.execute()]
+
+
+async def account_of(client: Any, base: str, group: GroupId) -> str:
+    """The account of a Group; '' where it is not there."""
+    words = (await client.hget(keys.groups(base), group) or b"").decode().split()
+    return str(words[2]) if len(words) > 2 else ""
+
+
 async def pop(client: Any, lists: list[str], timeout_s: float) -> tuple[str, str] | None:
     """The first entry of the first non-empty list: (key, entry); None at the time-out; Corrupt where it is no text."""
     found = await client.blpop(lists, timeout=max(0.01, timeout_s))

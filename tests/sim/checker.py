@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sim import dump
-from sim.dump import GroupDump, PartitionDump
+from sim.dump import Fields, GroupDump, PartitionDump
 from sim.history import History, Item, read
 from sim.replays import replays
 from sim.scenario import GOOD_ENDINGS
@@ -415,6 +415,20 @@ def _usage(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
             yield f"usage of {node}: a typical run is {packed[4]} ms, by the log {typical[node]}"
     if missing := wanted.keys() - part.usage.keys():
         yield f"no usage of {sorted(missing)}"
+    unfinished: dict[str, int] = {}
+    for group in part.groups.values():
+        left = sum(
+            fields["st"] not in ("verified", "cancelled") and not _failed(fields) for fields in group.items.values()
+        )
+        if left:
+            unfinished[f"q:{group.record[2]}"] = unfinished.get(f"q:{group.record[2]}", 0) + left
+    counted = {name: int(number) for name, number in part.tally.items() if name.startswith("q:")}
+    yield from _differ("@tally", counted, unfinished)
+
+
+def _failed(fields: Fields) -> bool:
+    """Whether an item has failed for good."""
+    return fields["st"] == "failed" and "nb" not in fields
 
 
 def _journal(world: World, histories: dict[str, History]) -> Iterator[str]:

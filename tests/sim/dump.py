@@ -56,6 +56,7 @@ class PartitionDump:
     directory: dict[str, set[str]]
     tombs: dict[str, set[str]]
     usage: dict[str, tuple[int, ...]]
+    tally: Fields
     sessions: Fields
     members: dict[str, Fields]
     """By Agent: a record a Group."""
@@ -96,6 +97,7 @@ def read_partition(redis: Any, prefix: str, number: int, partitions: int, kept: 
         directory=sets_of("@dir"),
         tombs=sets_of("@tomb"),
         usage={node: tuple(map(int, packed.split())) for node, packed in hash_of("@usage").items()},
+        tally=hash_of("@tally"),
         sessions=hash_of("@sessions"),
         members={
             _text(raw).removeprefix(f"{base}@joined:"): _fields(redis.hgetall(raw))

@@ -6,7 +6,7 @@ test every Group is audited, but for halted ones and stores that a test tampered
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,6 +164,7 @@ async def _audit_partition(world: World, partition: int) -> None:
     halted = {group for group, record in groups.items() if record.startswith("halted")}
     expected: dict[str, dict[str, float]] = defaultdict(dict)
     nodes: dict[str, list[Usage]] = defaultdict(list)
+    unfinished: Counter[str] = Counter()
     for name, record in groups.items():
         if name in halted:
             continue
@@ -182,12 +183,20 @@ async def _audit_partition(world: World, partition: int) -> None:
         _, _, account, class_, *_ = record.split()
         nodes[f"a:{class_}:{account}"].append(spent)
         nodes[f"c:{class_}"].append(spent)
+        total, *ended = (int(counts[name]) for name in ("total", "verified", "failed", "cancelled"))
+        unfinished[f"q:{account}"] += total - sum(ended)
     if not halted:
         buried = sum([await world.raw.hexists(key, "expired") for key in await _missions(world, partition)])
         for node, parts in nodes.items():
             _audit_sum(usage.get(node, Usage()), parts, node, has_lost_some=buried > 0)
         tally = await _hash(world, partition, "@tally")
-        assert tally == {node: str(len(parts)) for node, parts in nodes.items()}, "the Groups of each account and class"
+        listed = Counter({node: len(parts) for node, parts in nodes.items()})
+        for node, parts in nodes.items():
+            if node.startswith("a:"):
+                listed[f"a:{node.rpartition(':')[2]}"] += len(parts)
+        assert tally == {node: str(number) for node, number in (listed + unfinished).items()}, (
+            "the Groups of each account and class, and the items of an account that have not ended"
+        )
         await _audit_indexes(world, partition, expected)
 
 

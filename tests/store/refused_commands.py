@@ -12,7 +12,7 @@ from store.world import World, a_block, a_submit
 from treadle.shared.model import GroupId
 
 COMMANDS: dict[str, Sequence[Any]] = {
-    "add": (0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0),
+    "add": (0, "ana", "- - 0", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0),
     "seal": ("ana",),
     "cancel": ("a", "ana", "reason"),
     "fail_item": ("a", "ana", "digest", "evidence"),
@@ -31,7 +31,9 @@ async def growing(world: World) -> GroupId:
     """An open Mission with one item that has failed: whatever the command, it changes something."""
     mission = replace(a_new_mission(GROUP), items=(), open=True)
     group = (await world.store.create(mission)).group
-    await command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0)()
+    await command(
+        world, "add", 0, "ana", "- - 0", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0
+    )()
     return group
 
 
@@ -154,7 +156,9 @@ async def what_a_cancelled_mission_left_blocked_is_unblocked(world: World) -> Ca
 @refusal("add", "ACTION_ID_COLLISION")
 async def an_item_with_other_content(world: World) -> Call:
     await growing(world)
-    return command(world, "add", 0, "ana", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "", 0)
+    return command(
+        world, "add", 0, "ana", "- - 0", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "", 0
+    )
 
 
 @refusal("add", "INVALID_STATE_TRANSITION")
@@ -171,7 +175,7 @@ async def a_chunk_for_what_is_not_loaded(world: World) -> Call:
 
 @refusal("add", "REVISION_CONFLICT")
 async def a_chunk_too_far(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600)
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600, "- - 0")
     await plain(world, "create", world.store.replid, *mission)()
     return command(world, "add", 2, *COMMANDS["add"][1:])
 
@@ -179,14 +183,33 @@ async def a_chunk_too_far(world: World) -> Call:
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def nothing_is_added(world: World) -> Call:
     await growing(world)
-    return command(world, "add", 0, "ana")
+    return command(world, "add", 0, "ana", "- - 0")
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def what_is_added_waits_for_nobody_known(world: World) -> Call:
     await growing(world)
     return command(
-        world, "add", 0, "ana", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "nobody", "in", "", "", 0
+        world,
+        "add",
+        0,
+        "ana",
+        "- - 0",
+        "x",
+        "index",
+        1,
+        "normal",
+        0,
+        0,
+        60,
+        "",
+        "",
+        "digest",
+        "nobody",
+        "in",
+        "",
+        "",
+        0,
     )
 
 
@@ -210,13 +233,13 @@ async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
     sources = [
         part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
     ]
-    await command(world, "add", 0, "ana", *sources)()
+    await command(world, "add", 0, "ana", "- - 0", *sources)()
     rest = [
         part
         for n in range(205)
         for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "", "", 0)
     ]
-    return command(world, "add", 0, "ana", *rest)
+    return command(world, "add", 0, "ana", "- - 0", *rest)
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
@@ -229,8 +252,8 @@ async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
             for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
         ]
         if start == 0:
-            await command(world, "add", 0, "ana", *items)()
-    return command(world, "add", 0, "ana", *items)
+            await command(world, "add", 0, "ana", "- - 0", *items)()
+    return command(world, "add", 0, "ana", "- - 0", *items)
 
 
 @refusal("offer", "WORK_ALREADY_OWNED")
@@ -250,7 +273,9 @@ async def what_a_worker_has_accepted_is_offered(world: World) -> Call:
 @refusal("offer", "INVALID_STATE_TRANSITION")
 async def what_waits_for_another_is_offered(world: World) -> Call:
     await growing(world)
-    await command(world, "add", 0, "ana", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "", 0)()
+    await command(
+        world, "add", 0, "ana", "- - 0", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "", 0
+    )()
     return command(world, "offer", "b", "ana", "action", "- 0")
 
 
@@ -270,14 +295,14 @@ def _wrong_offer(offer: str) -> None:
     async def an_item_whose_offer_says_nothing(world: World) -> Call:
         await growing(world)
         item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", offer, 0)
-        return command(world, "add", 0, "ana", *item)
+        return command(world, "add", 0, "ana", "- - 0", *item)
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def an_item_whose_time_out_is_no_time(world: World) -> Call:
     await growing(world)
     item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", "1 s")
-    return command(world, "add", 0, "ana", *item)
+    return command(world, "add", 0, "ana", "- - 0", *item)
 
 
 for _offer in WRONG_OFFERS:
@@ -343,3 +368,33 @@ async def an_archive_of_a_reborn_log(world: World) -> Call:
 @refusal("require_archive", "SCHEMA_VALIDATION_FAILED")
 async def neither_required_nor_not(world: World) -> Call:
     return plain(world, "require_archive", world.store.replid, "perhaps")
+
+
+@refusal("add", "QUOTA_EXCEEDED")
+async def more_items_than_its_mission_may_have(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "- 1 0", *COMMANDS["add"][3:])
+
+
+@refusal("add", "QUOTA_EXCEEDED")
+async def more_items_than_its_account_may_have(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "3 9 2", *COMMANDS["add"][3:])
+
+
+@refusal("create", "QUOTA_EXCEEDED")
+async def a_load_that_will_be_too_large(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600, "599 - 0")
+    return plain(world, "create", world.store.replid, *mission)
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def bounds_that_are_none(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "many", *COMMANDS["add"][3:])
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def a_mission_with_bounds_that_are_none(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", 1, "3 3")
+    return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][3:])

@@ -224,7 +224,7 @@ async def test_an_open_mission_goes_on_growing(world: World) -> None:
     await DAMAGE["a deleted log"].harm(world)
     await hand.take()
     await repaired(world)
-    await world.store.call("add", 0, (GROUP, 0, "ana", "b", *COMMANDS["add"][3:]))
+    await world.store.call("add", 0, (GROUP, 0, "ana", "- - 0", "b", *COMMANDS["add"][4:]))
     await finish(world, hand)
     assert await world.state(item="b") == "verified"
     assert await differences(world) == ()

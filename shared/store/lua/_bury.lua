@@ -5,9 +5,10 @@ T.TOMBSTONE_MS = 2592000000
 -- What one burial counts for in the work of a tick.
 T.BURIAL = 8
 
--- Counts the Groups of an account and of a class. With the last one their service is forgotten: who comes later is new.
+-- Counts the Groups of an account, of a class, and of the account in it. With the last one of each their service is forgotten:
+-- who comes later is new.
 function T.tally(S, G, by)
-  for _, node in ipairs(T.above(G)) do
+  for _, node in ipairs({ 'a:' .. G.account, unpack(T.above(G)) }) do
     if redis.call('HINCRBY', S.base .. '@tally', node, by) <= 0 then
       redis.call('HDEL', S.base .. '@tally', node)
       redis.call('HDEL', S.base .. '@usage', node)

@@ -25,7 +25,7 @@ end
 
 -- How much was taken of a Group (1) or account (2) in the present window, how much may be, and when the window ends.
 local function rate(S, G, level, text)
-  local node = level == 1 and 'g:' .. G.name or T.above(G)[1]
+  local node = level == 1 and 'g:' .. G.name or 'a:' .. G.account
   local allowed, window = string.match(text, '^(%d+)/(%d+)$')
   local number = math.floor(S.now / tonumber(window))
   local taken = S.rates and S.rates[node]

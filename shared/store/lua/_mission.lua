@@ -9,6 +9,7 @@ function T.counts(S, G)
     G.count[name] = tonumber(values[i])
     if not G.count[name] then G.bad, G.count[name] = 'LOG_FOREIGN', 0 end
   end
+  G.unfinished = T.unfinished(G.count)
   return G.count
 end
 
@@ -55,6 +56,7 @@ function T.save_mission(S, G)
     T.many('HSET', key, G.mission)
   end
   local c = G.count
+  T.count_queued(S, G)
   redis.call('HSET', key, 'total', T.int(c.total), 'verified', T.int(c.verified), 'failed', T.int(c.failed),
     'cancelled', T.int(c.cancelled), 'live', T.int(c.live))
   if not G.ended then return end

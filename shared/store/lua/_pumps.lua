@@ -55,6 +55,8 @@ function T.pump_unload(S, G, member)
     if it.st == 'offered' then T.retract(G, it) end
     T.unhold(G, it)
   end
+  local count = T.counts(S, G)
+  count.total = count.total - #ids
   G.doomed, G.gone = ids, #ids == 0
   S.release_left = S.release_left - #ids
   if #ids > 0 then G.due[member] = S.now end

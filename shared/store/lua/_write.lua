@@ -73,6 +73,7 @@ function T.flush(S, W)
   for cap, list in pairs(W.del) do T.many('ZREM', S.base .. '@take:' .. cap, list) end
   T.write_usage(S, W)
   T.write_rates(S)
+  T.write_queued(S)
   write_directory(S, W)
   T.many('HSET', S.base .. '@groups', W.groups)
   for agent, list in pairs(W.joined) do T.many('HSET', S.base .. '@joined:' .. agent, list) end

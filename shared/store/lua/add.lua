@@ -1,16 +1,17 @@
 -- add: Adds WorkItems to a Mission: the next chunk of one that is being loaded, or to one that is open. Idempotent.
 -- keys: the partition's @meta
--- args: replid group chunk actor item capability width urgency impact deadline start_by_s not_before retry digest after
---   inputs contract offer timeout_ms ...
+-- args: replid group chunk actor queued item capability width urgency impact deadline start_by_s not_before retry digest
+--   after inputs contract offer timeout_ms ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384
 --   dependents an item
 -- flags: none
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN ACTION_ID_COLLISION INVALID_STATE_TRANSITION
---   REVISION_CONFLICT SCHEMA_VALIDATION_FAILED
+--   REVISION_CONFLICT SCHEMA_VALIDATION_FAILED QUOTA_EXCEEDED
 -- events: work.authorized work.offer.created
 --
 -- `chunk`: which one of a load, from 1; 0 for an open Mission, where an item that is there already with the same digest counts
--- as repeated. The reply: envelope, "created repeated", then what `T.unoffered` says.
+-- as repeated. `queued` as `T.too_many` has it; a load was judged when it began. The reply: envelope, "created repeated", then what
+-- `T.unoffered` says.
 local function known(S, G, a, first)
   local repeated = {}
   for i = first, #a, T.ITEM_FIELDS do
@@ -44,7 +45,7 @@ end
 T.calls.add = function(keys, a)
   local S, refused, G = T.command(keys, a, true)
   if refused then return refused end
-  local first = 5
+  local first = 6
   local fault = not tonumber(a[3]) and 'chunk=' .. a[3] or T.wrong_items(S, G, a, first, 1)
   if fault then return T.refuse('SCHEMA_VALIDATION_FAILED', fault) end
   local repeated
@@ -53,6 +54,8 @@ T.calls.add = function(keys, a)
   if not repeated then
     return { T.envelope(S), '0 ' .. T.int((#a - first + 1) / T.ITEM_FIELDS), T.unoffered(S, a, first) }
   end
+  refused = T.too_many(S, G, a[5], (#a - first + 1) / T.ITEM_FIELDS - #repeated)
+  if refused then return refused end
   local caps = T.merged_capabilities(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'), a, first)
   if not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', 'mission=' .. G.name .. ' capabilities (' .. T.CAPS_MAX .. ' at most)') end
   G.actor, G.ids, G.mission = a[4], {}, { 'caps', caps }

@@ -56,7 +56,7 @@ T.calls.repair = function(keys, a)
   if refused then return refused end
   if not T.closed(G) and tonumber(G.incarnation) > tonumber(a[5]) then return { T.envelope(S), 'repeated' } end
   local mission = T.try('HMGET', G.key .. ':mission', 'state', 'weight', 'account', 'class', 'form', 'keep', 'expired',
-    'incarnation')
+    'incarnation', 'total', 'verified', 'failed', 'cancelled')
   refused = check(S, G, a, mission)
   if refused then return refused end
   redis.call('DEL', G.key .. ':log')
@@ -70,6 +70,9 @@ T.calls.repair = function(keys, a)
   G.ids, G.mission = {}, { 'incarnation', G.incarnation, 'first', T.int(G.seq + 1) }
   G.count = { total = tonumber(a[8]), verified = tonumber(a[9]), failed = tonumber(a[10]), cancelled = tonumber(a[11]),
     live = tonumber(a[12]), keep = tonumber(mission[6]) }
+  if tonumber(mission[9]) and tonumber(mission[10]) and tonumber(mission[11]) and tonumber(mission[12]) then
+    G.unfinished = mission[9] - mission[10] - mission[11] - mission[12]
+  end
   T.emit(S, G, 'group.repaired', '', a[3], { G.incarnation, a[6], a[7], a[4] })
   settle(S, G, tonumber(a[13]), tonumber(a[14]), tonumber(a[15]))
   G.due['g ' .. G.name .. ' 0'] = S.now
