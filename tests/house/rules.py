@@ -55,6 +55,23 @@ CORE_CLOSED = (
 )
 CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
 
+SCHEDULING = (
+    "treadle.worker.core",
+    *(
+        f"treadle.worker.{room}"
+        for room in ("disclosing", "explaining", "policing", "preempting", "reserving", "taking")
+    ),
+    *(f"treadle.shared.{room}" for room in ("disclosure", "policy", "reasons", "usage")),
+)
+"""The rooms in which it is decided what runs, and said when and why: those that are there."""
+CONTENT = frozenset(
+    {
+        *("inputs", "contract", "objective", "result", "results", "payload"),
+        *("checkpoint_state", "evidence", "failure", "needs", "resolution"),
+    }
+)
+"""Fields of Missions, items, grants, Events and operations that hold what their people and handlers wrote."""
+
 NEVER_IMPORTED = frozenset({"_pickle", "cloudpickle", "dill", "marshal", "pickle", "shelve", "yaml"})
 NEVER_CALLED = frozenset({"eval", "exec"})
 
@@ -105,6 +122,24 @@ def purity(house: House) -> list[str]:
                 faults.append(f"{house.where(room, node.lineno)}: a pure room asks a clock")
             elif isinstance(node, ast.Call) and _name(node.func) in {"open", "print", "input"}:
                 faults.append(f"{house.where(room, node.lineno)}: a pure room reads or writes")
+    return faults
+
+
+def scheduling_reads_no_content(house: House) -> list[str]:
+    """The Scheduler and the disclosure read scheduling fields only: no inputs, results, objectives, no bytes unpacked (R33)."""
+    faults: list[str] = []
+    for room in house.rooms:
+        if any(inside(room.name, name) for name in SCHEDULING):
+            faults += [
+                f"{house.where(room, node.lineno)}: reads .{node.attr}"
+                for node in ast.walk(room.tree)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in CONTENT
+            ]
+            faults += [
+                f"{house.where(room, imported.line)}: imports {imported.target}"
+                for imported in house.imports(room)
+                if "codec" in (imported.member, imported.target.rpartition(".")[2])
+            ]
     return faults
 
 
@@ -288,6 +323,7 @@ RULES: tuple[Rule, ...] = (
     arrows,
     inner_arrows,
     purity,
+    scheduling_reads_no_content,
     owners,
     circles,
     crossings,

@@ -21,6 +21,7 @@ from store.world import (
     Hand,
     World,
     a_block,
+    a_disclosure,
     a_fail,
     a_release,
     a_save,
@@ -96,6 +97,7 @@ async def _work(meter: Meter) -> None:
     await meter.step("take turn: at most", lambda: hand.take(most=64, slots=70))
     await meter.step("start turn", lambda: hand.do(a_start(ahead), slots=1))
     await meter.step("save turn", lambda: hand.do(a_save(one)))
+    await meter.step("disclose turn", lambda: hand.do(a_disclosure(one)))
     await meter.step("yield turn", lambda: hand.do(a_yield(two)))
     await meter.step("yield turn: let go", lambda: hand.do(a_yield(three, keep=False)))
     await meter.step("submit turn", lambda: hand.do(a_submit(one)))
