@@ -25,12 +25,14 @@ from treadle.shared.model import (
 )
 from treadle.shared.names import name_of, shown
 from treadle.shared.store import (
+    AskYield,
     Block,
     Disclose,
     Fail,
     Operation,
     Outcome,
     Release,
+    ReserveSlot,
     Save,
     Start,
     Submit,
@@ -52,6 +54,7 @@ from .core.waiting import Waiting
 from .disclosing import Disclosing
 from .handlers import Handler
 from .lanes import Lanes
+from .preempting import Preempting
 from .renewal import Renewals
 from .run import Desk, End, Run, Ticket
 from .taking import Taking
@@ -87,6 +90,7 @@ class Tenure:
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
         self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self.serves)
         self.taking = Taking(session.agent, self.sought)
+        self.preempting = Preempting(self.taking.ready, self.lanes)
         self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
@@ -116,7 +120,9 @@ class Tenure:
         free = self.free_slots - self.lanes.reserved
         if not self.is_stopping:
             # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
-            free += sum(run.grant.width for run in self._leaving(self.lanes.leaving()))
+            for run in self._leaving(self.lanes.leaving()):
+                free += run.grant.width
+                self.preempting.ended(run)
         if self.is_stopping:
             for grant in self.owned.everything():
                 self._release(grant, "shutdown")
@@ -133,7 +139,9 @@ class Tenure:
                 self._release(grant, "capacity")
         if not self.is_stopping:
             self._disclose(holds, now_ms)
-        takes = {} if self.is_stopping else self.taking.takes(free, now_ms)
+        takes = {} if self.is_stopping else self.preempting.favour(self.taking.takes(free, now_ms), free, now_ms)
+        if free <= 0 and self.free_slots <= 0 and not self.is_stopping:
+            self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms)
         return self.lanes.freeze(takes, self._moved())
 
     def _disclose(self, holds: Callable[[Grant], bool], now_ms: int) -> None:
@@ -206,6 +214,8 @@ class Tenure:
         for operation, outcome, ticket in zip(turn.operations, reply.outcomes, tickets, strict=True):
             if isinstance(operation, Save | Yield):
                 self._saved(operation, outcome)
+            if isinstance(operation, ReserveSlot | AskYield):
+                self.preempting.answered(turn.partition, operation, outcome, reply.envelope.now_ms)
             if isinstance(operation, Start):
                 self._answered_start(operation, outcome, reply.envelope.now_ms)
             if isinstance(operation, Disclose):
@@ -265,6 +275,7 @@ class Tenure:
         run = Run(grant, grant.lease, self._handlers[grant.capability], self._desk)
         run.wants_yield = self.is_stopping
         self.runs[run.lease.lease_id] = run
+        self.taking.ready.pin(grant.group)
         self.renewals.hold(grant.partition, grant.lease, asked_s=asked_s)
         if _log.isEnabledFor(logging.INFO):  # of short work there is much
             _log.info("%s: taken and started, attempt %d (%s)", run.name, grant.lease.number, grant.capability)
@@ -290,7 +301,9 @@ class Tenure:
         try:
             for event in events:
                 self.queues.fold(event)
-                if event.kind in ENDS_A_RUN:
+                if event.kind is EventKind.PREEMPTION_OVERDUE:
+                    self.preempting.overdue(event, self.runs)
+                elif event.kind in ENDS_A_RUN:
                     self._lose_what_ended(event)
                 elif event.kind is EventKind.MEMBERSHIP_CHANGED and event.get("agent") == self.session.agent:
                     self.bars.lift(group, partition)
@@ -359,6 +372,8 @@ class Tenure:
         if self.runs.pop(run.lease.lease_id, None):
             self.owned.ran(run.grant.capability, run.lasted_s)
             self.disclosing.ran(run)
+            self.preempting.ended(run)
+            self.taking.ready.unpin(run.grant.group)
         if run.is_blocked:
             self.owned.block(run.grant, self.queues.get(*run.key), anyio.current_time())
         self.taking.slot_freed()
@@ -366,6 +381,7 @@ class Tenure:
     def stop(self) -> None:
         """From here on nothing is taken, and handlers yield at their next safe point."""
         self.is_stopping = True
+        self.preempting.stop()
         for run in self.runs.values():
             run.wants_yield = True
 

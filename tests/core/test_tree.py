@@ -354,3 +354,47 @@ def test_a_group_whose_weight_its_mission_changed_counts_so_from_the_next_decisi
     ready.update([an_entry(A, 9, usage=served()), an_entry(B, 9, usage=served())], NOW_MS)
     ready.update([replace(an_entry(A, 9, usage=served()), weight=3.0)], NOW_MS)
     assert wanted(decide(View(ready, 4), NOW_MS)) == {A: 3, B: 1}
+
+
+# --- what runs here ---
+
+
+def test_how_a_pinned_group_stands_is_known_while_it_has_nothing_to_take() -> None:
+    ready = begun()
+    ready.pin(A)
+    ready.pin(A)
+    ready.update([an_entry(A, 0, usage=served(used_ms=500))], NOW_MS)
+    assert [standing.usage.used_ms for standing in ready.standing_of(A)][-1] == 500
+    ready.update([an_entry(A, 1, usage=served(used_ms=600))], NOW_MS)
+    assert first_of(ready) == A
+    ready.update([an_entry(A, 0, usage=served(used_ms=700, entry=2))], NOW_MS)
+    assert decide(View(ready, 1), NOW_MS) == ()
+    ready.remove(A)
+    ready.unpin(A)
+    assert [standing.usage.used_ms for standing in ready.standing_of(A)][-1] == 700, "another run of it goes on"
+    ready.unpin(A)
+    assert ready.standing_of(A) == ()
+
+
+def test_a_group_that_comes_back_has_the_same_tag_whether_or_not_it_was_pinned() -> None:
+    tags = []
+    for is_pinned in (False, True):
+        ready = begun()
+        if is_pinned:
+            ready.pin(A)
+        ready.update([an_entry(A, 1, usage=served()), an_entry(B, 9, usage=served())], NOW_MS)
+        ready.update([an_entry(A, 0, usage=served(entry=2))], NOW_MS)
+        ready.update([an_entry(B, 9, usage=served(used_ms=9_000))], NOW_MS)
+        ready.update([an_entry(A, 1, usage=a_usage(entry=2, entry_ms=NOW_MS, typical_ms=1_000))], NOW_MS)
+        tags.append(ready.tag(A))
+    assert tags == [9_000, 9_000]
+
+
+def test_of_two_accounts_that_are_level_the_one_whose_mission_waited_longer_comes_first() -> None:
+    """After a restart all is level: that a Worker saw both at once does not make them equally old."""
+    for older, newer in ((A, B), (B, A)):
+        ready = Ready(AGENT, (CAPABILITY,))
+        usages = {older: served(entry_ms=NOW_MS), newer: served(entry_ms=NOW_MS + 5_000)}
+        entries = [an_entry(group, 9, usage=usages[group], account=f"of-{group}") for group in (A, B)]
+        ready.update(entries, NOW_MS + 60_000)
+        assert first_of(ready, NOW_MS + 60_000) == older

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from treadle.shared.model import Capability, DirectoryEntry, GroupId, Usage
@@ -183,6 +184,10 @@ class Level:
 
     def __len__(self) -> int:
         return len(self.served) + len(self.waiting)
+
+    def __iter__(self) -> Iterator[Node]:
+        yield from self.served
+        yield from self.waiting
 
     def list(self, node: Node, now_ms: int) -> None:
         """Puts a ready child in its place, as it stands now."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from treadle.shared.model import Capability, GroupId, LeaseId
 
-from .fairness import Standing, virtual_time
+from .fairness import Standing
 
 PENDING_MAX = 64
 """Slots that one Group may wait for at a time; the store's own bound (`_preempt.lua`)."""
@@ -64,7 +64,7 @@ class Preempt:
 
 def share_of(node: str, standing: Standing, now_ms: int, *, waits: bool) -> Share:
     """How a node stands in a comparison of service; one that `waits` and was not served yet counts from where it entered."""
-    virtual_ms = virtual_time(standing.usage, standing.weight, now_ms)
+    virtual_ms = standing.virtual_time(now_ms)
     if waits and not standing.usage.served:
         virtual_ms = max(virtual_ms, standing.tag)
     return Share(node, virtual_ms, standing.weight)

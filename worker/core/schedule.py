@@ -202,7 +202,7 @@ class _Plan:
 
     def _asked(self, leaf: Leaf, drawn: _Drawn, *, fallback: bool = False) -> list[Take]:
         offset = leaf.standing.offset_to_apply(self._now_ms)
-        limits = _limits(leaf, drawn.charges)
+        limits = limits_of(leaf, drawn.charges)
         takes: list[Take] = []
         count = drawn.count
         for entry in leaf.in_order():
@@ -217,7 +217,8 @@ def _larger(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else max(one, other)
 
 
-def _limits(leaf: Leaf, charges: tuple[float | None, ...]) -> Limits | None:
+def limits_of(leaf: Leaf, charges: tuple[float | None, ...] = (None, None, None)) -> Limits | None:
+    """What a take of a Group brings along: what it may be charged, from the class down, and what is left of its quotas."""
     account = leaf.above
     assert isinstance(account, Inner)
     slots_account = account.slots_here(leaf.partition)

@@ -30,7 +30,7 @@ class Ready:
 
     A Group is ready while some entry of a capability offered here has takeable items and no code (EMPTY, PAUSED,
     LOG_FOREIGN, ...); an account or class while something below it is. An entry stands until the next one of the same
-    Group and capability; a Group that is not ready is forgotten, and comes back at the V of that moment.
+    Group and capability; a Group that is not ready is forgotten, unless it is pinned, and comes back at the V of that moment.
     """
 
     def __init__(self, agent: AgentId, capabilities: Collection[Capability]) -> None:
@@ -40,7 +40,7 @@ class Ready:
         self._inner: dict[str, Inner] = {}
         self._twins: dict[str, list[Inner]] = {}
         self._leaves: dict[GroupId, Leaf] = {}
-        self._pinned: set[GroupId] = set()
+        self._pinned: dict[GroupId, int] = {}
         self._held: list[tuple[int, int, Node]] = []
         self._holds = 0
         self._shortest_ms: dict[Capability, int] = {}
@@ -67,7 +67,7 @@ class Ready:
             leaf = self._leaves.get(entry.group)
             enters = leaf is None or leaf.standing.usage.entry != entry.usage.entry
             if leaf is None:
-                if not _is_takeable(entry) and entry.group not in self._pinned:
+                if not _is_takeable(entry) and (entry.group not in self._pinned or entry.code == "GROUP_NOT_FOUND"):
                     continue
                 leaf = self._leaf(entry)
             self._set(leaf, entry, now_ms)
@@ -95,14 +95,15 @@ class Ready:
             self._settle({leaf: False}, self._now_ms)
 
     def pin(self, group: GroupId) -> None:
-        """Keep what is told of a Group, also while nothing of it may be taken: something of it runs here."""
-        self._pinned.add(group)
+        """Keep in mind how a Group stands whose item runs here, once it is known, also while there is nothing to take."""
+        self._pinned[group] = self._pinned.get(group, 0) + 1
 
     def unpin(self, group: GroupId) -> None:
-        """Let go of a Group again, once nothing of it may be taken."""
-        self._pinned.discard(group)
-        leaf = self._leaves.get(group)
-        if leaf is not None and not leaf.offers:
+        """The end of one `pin`."""
+        count = self._pinned.pop(group, 0) - 1
+        if count > 0:
+            self._pinned[group] = count
+        elif (leaf := self._leaves.get(group)) is not None and not leaf.offers:
             del self._leaves[group]
 
     def hold(self, group: GroupId, until_ms: int) -> None:
@@ -329,7 +330,9 @@ class Ready:
     def _enter(self, node: Node, level: float, now_ms: int) -> None:
         usage = node.standing.usage
         if isinstance(node, Inner):
-            usage = replace(usage, served=False, entry=usage.entry + 1, entry_ms=now_ms)
+            # As old as what waits in it: after a restart all is level, and who waited longest comes first.
+            entry_ms = min((child.standing.usage.entry_ms for child in node.below), default=now_ms)
+            usage = replace(usage, served=False, entry=usage.entry + 1, entry_ms=entry_ms)
         tag = entry_tag(node.standing, now_ms, level=level, left_a_cap=node.left_a_cap)
         node.left_a_cap = False
         node.set(replace(node.standing, usage=usage, tag=tag))
