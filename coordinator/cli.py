@@ -26,6 +26,7 @@ from .commands.listing import groups, missions, workers
 from .commands.members import admit, revoke
 from .commands.offering import offer
 from .commands.pausing import pause, resume
+from .commands.policy import app as policy
 from .commands.repairs import repair, verify
 from .commands.replaying import replay, snapshot
 from .commands.results import results
@@ -93,6 +94,7 @@ for command in (
     new_incarnation,
 ):
     app.command()(command)
+app.add_typer(policy, name="policy")
 
 
 _HALTED = "; its log is damaged and nothing of it moves: see `treadle verify MISSION`, `treadle repair MISSION`"

@@ -60,7 +60,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What woke a Worker: a token (capability, Group, hop), a doorbell, or somebody's question."""
+    """What woke a Worker: a token (capability, Group, hop), a doorbell, or somebody's question; else it is only to look."""
 
     partition: int
     token: str | None
@@ -252,6 +252,8 @@ class Authority:
         key, entry = found
         if entry == views.POKE:
             return None
+        if entry == views.LOOK:
+            return Wake(names[key], None, None)
         if "@inbox:" in key and entry.startswith(MARK):
             return Wake(names[key], None, None, Question.parse(entry, where=key))
         if "@inbox:" in key:

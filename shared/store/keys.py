@@ -42,6 +42,11 @@ def store_record(prefix: str) -> str:
     return f"{prefix}:{{org}}:@store"
 
 
+def policy(prefix: str) -> str:
+    """The Organization's policy, and who changed it when."""
+    return f"{prefix}:{{org}}:@policy"
+
+
 def meta(base_: str) -> str:
     return f"{base_}@meta"
 

@@ -15,6 +15,8 @@ _ITEM = (
 
 DOORS: dict[str, tuple[str, ...]] = {
     "open_store": ("version", "partitions", "id"),
+    "set_policy": ("expected", "digest", "actor", "note", "text"),
+    "note_policy": ("replid", "version", "ring"),
     "adopt": ("replid", "run_id", "replid2", "expected"),
     "reincarnate": ("replid", "actor", "action", "reason"),
     "distrust": ("replid", "agent", "session", "minted", "incarnation"),

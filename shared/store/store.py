@@ -168,6 +168,11 @@ class Store:
         async with self._lock:
             return await self.link.call((function, keys.meta(self.base(partition)), (self._replid, *arguments)))
 
+    async def call_org(self, function: str, key: str, arguments: Sequence[str | bytes | int | float]) -> list[bytes]:
+        """Runs one function on a key of the Organization's own, which belongs to no partition."""
+        async with self._lock:
+            return await self.link.call((function, key, arguments))
+
     async def run(
         self, reading: Callable[Concatenate[Any, _P], Awaitable[_T]], *args: _P.args, **named: _P.kwargs
     ) -> _T:

@@ -21,6 +21,8 @@ from . import keys
 _PAGE = 500
 ASKED_MAX = 64
 POKE = "poke"
+LOOK = "look"
+"""An entry of an inbox that says only that there is something to see (`note_policy.lua`)."""
 
 
 async def now_ms(client: Any) -> int:

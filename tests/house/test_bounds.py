@@ -10,7 +10,7 @@ from house.lua import contract_of
 from house.reading import ROOT, the_house
 from treadle.coordinator import doorbells, specs
 from treadle.coordinator.core import graph, items, missions
-from treadle.shared import codec, facts, model, schedules, settings
+from treadle.shared import codec, facts, model, policy_file, schedules, settings
 from treadle.shared.store import authority, connection, keys, library, loading, operations, pictures, store, timetable
 from treadle.worker import blocking, context, reading, renewal, testing
 
@@ -49,6 +49,7 @@ def literal(file: str, pattern: str) -> set[int]:
         ("_block.lua", "T.SILENT_TTLS", {facts.SILENT_AFTER_TTLS}),
         ("_block.lua", "T.BLOCKED_MS_MAX", {1000 * context.BLOCKED_S_MAX}),
         ("_base.lua", "T.TOKEN_MAX", {12 * blocking.REASON_MAX}),
+        ("set_policy.lua", "TEXT_MAX", {policy_file.FILE_BYTES_MAX}),
         ("_base.lua", "T.BYTES_MAX", {codec.PAYLOAD_MAX, operations.TURN_BYTES_MAX}),
     ],
 )

@@ -14,7 +14,7 @@ from builders import GROUP, a_new_mission
 from store.world import PREFIX, TTL_MS, Hand, World, a_take
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, GroupId
-from treadle.shared.store import RenewalDoor, Turn, keys
+from treadle.shared.store import RenewalDoor, Turn, keys, policies
 from treadle.shared.store.library import DOORS, build
 
 Call = Callable[[], Awaitable[str]]
@@ -90,6 +90,27 @@ async def another_format(world: World) -> Call:
 @refusal("open_store", "SCHEMA_VALIDATION_FAILED")
 async def another_number_of_partitions(world: World) -> Call:
     return plain(world, "open_store", "1", "7", "id", key=keys.store_record(PREFIX))
+
+
+@refusal("set_policy", "REVISION_CONFLICT")
+async def somebody_applied_a_policy_meanwhile(world: World) -> Call:
+    await policies.apply(world.store, "", actor="ana")
+    return plain(world, "set_policy", 0, "digest", "ben", "-", "[disclosure]", key=keys.policy(PREFIX))
+
+
+@refusal("set_policy", "SCHEMA_VALIDATION_FAILED")
+async def a_policy_beyond_its_bound(world: World) -> Call:
+    return plain(world, "set_policy", 0, "digest", "ana", "-", "#" * 262_145, key=keys.policy(PREFIX))
+
+
+@refusal("set_policy", "SCHEMA_VALIDATION_FAILED")
+async def a_policy_after_no_version(world: World) -> Call:
+    return plain(world, "set_policy", "-1", "digest", "ana", "-", "", key=keys.policy(PREFIX))
+
+
+@refusal("note_policy", "SCHEMA_VALIDATION_FAILED")
+async def a_note_of_no_version(world: World) -> Call:
+    return plain(world, "note_policy", world.store.replid, "newest", 0)
 
 
 @refusal("adopt", "REVISION_CONFLICT")

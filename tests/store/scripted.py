@@ -44,6 +44,7 @@ from treadle.shared.store import (
     archiving,
     commands,
     lineage,
+    policies,
     snapshots,
 )
 from treadle.shared.store.controls import pause, resume
@@ -148,6 +149,8 @@ class Day:
             await insist(lambda said=said: store.call("answer", 0, said))  # type: ignore[misc]
         for command in (pause, pause, resume):
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
+        for text in ("", "[disclosure]"):
+            await insist(lambda text=text: policies.apply(store, text, actor="ana"))  # type: ignore[misc]
         await self._by_name(store, hand, rival)
         await self._on_schedule(store)
         await self._snapshot(store, second.group)
