@@ -24,11 +24,12 @@ from treadle.shared.model import Capability
 from treadle.shared.names import name_of, token
 from treadle.shared.schedules import ScheduleView
 from treadle.shared.settings import Settings
-from treadle.shared.store import Endpoint, controls
+from treadle.shared.store import Endpoint, controls, policies
 from treadle.shared.store.timetable import Scheduled
 from treadle.shared.versions import spoken
 
 from .asking import default_actor, new_id
+from .core.granting import check_granted, queued_of
 from .core.missions import plan_mission
 from .core.wording import quoted
 from .enqueuing import Marked, asked, enqueue_all, enqueue_one
@@ -88,18 +89,29 @@ class Client:
     async def submit(self, spec: MissionSpec, *, loaded: Callable[[int], None] | None = None) -> Mission:
         """Submit a Mission; on return it is durable. Repeated with the same id and content it gives the first receipt.
 
-        Misuse names what is wrong in `spec`, and nothing was written. Refused (ACTION_ID_COLLISION) where its id has
-        other content. A lost reply or an unavailable store is tried again, some seconds. Of a large Mission `loaded` is
-        told now and then how many items are there.
+        Misuse names what is wrong in `spec`, or is more than the policy grants, and nothing was written. Refused:
+        ACTION_ID_COLLISION where its id has other content, QUOTA_EXCEEDED where its account or it may not have so many
+        items. A lost reply or an unavailable store is tried again, some seconds. Of a large Mission `loaded` is told now and
+        then how many items are there.
         """
         if not isinstance(spec, MissionSpec):
             raise Misuse(f"submit: takes a MissionSpec, not a value of type {type(spec).__name__}")
         mission_id = new_id("m") if spec.id is None else spec.id
         now_ms = await self._line.ask(lambda store: store.now_ms())
         plan = plan_mission(spec, mission_id=mission_id, actor=self.actor, now_ms=now_ms)
+        policy = await self._line.ask(policies.known)
         try:
-            receipt = await self._line.ask(lambda store: store.create(plan, loaded=loaded))
+            check_granted(policy, plan)
+        except Misuse:  # one that is there already gets its receipt, whatever is granted by now
+            if await self._line.ask(lambda store: store.mission(plan.group)) is None:
+                raise
+        queued = queued_of(policy, plan)
+        try:
+            receipt = await self._line.ask(lambda store: store.create(plan, queued=queued, loaded=loaded))
         except Refused as refused:
+            if refused.code == "QUOTA_EXCEEDED":
+                text = f"{refused}; wait until some of its items have ended, or have the policy grant more (docs/policy.md)"
+                raise Refused(text, code=refused.code, details=refused.details) from None
             if refused.code != "ACTION_ID_COLLISION":
                 raise
             raise Refused(

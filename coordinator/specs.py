@@ -26,6 +26,8 @@ from pydantic_core import PydanticCustomError
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
 from treadle.shared.model import Urgency
+from treadle.shared.names import CAPABILITY
+from treadle.shared.policy import STANDARD_CLASS, WEIGHT_MAX, WEIGHT_MIN
 from treadle.shared.versions import VERSION
 
 from .core.wording import AWARE, misuse
@@ -34,8 +36,6 @@ from .core.wording import quoted as quoted
 WORK_MAX = 1_000_000
 AFTER_MAX = 1_000
 OBJECTIVE_CHARS_MAX = 4_000
-WEIGHT_MIN, WEIGHT_MAX = 0.001, 10.0
-"""Service divided by a smaller weight would not stay exact in the store; more is not granted by the default policy."""
 BUSINESS_IMPACT_MAX = 99_999
 SLOTS_MAX = 1_024
 START_BY_S_MAX = 86_400
@@ -48,7 +48,7 @@ OFFER_S_MIN, OFFER_S_MAX = 0.1, 2_592_000.0
 PREFERRED_S = 10.0
 """How long an item waits for those it prefers where nobody says."""
 KEEP_RESULTS_S, KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX = 604_800, 60, 31_536_000
-PRIORITY_CLASS = "standard"
+PRIORITY_CLASS = STANDARD_CLASS
 
 OfferMode = Literal["named", "preferred"]
 UrgencyName = Literal["critical", "high", "normal", "routine"]
@@ -120,8 +120,8 @@ def _objective(value: str) -> str:
 
 
 def _priority_class(value: str) -> str:
-    if value != PRIORITY_CLASS:
-        raise _wrong("priority_class", f'must be "{PRIORITY_CLASS}", the only class of the policy')
+    if not CAPABILITY.fullmatch(value):
+        raise _wrong("priority_class", "must be a class of the policy (`treadle policy show`)")
     return value
 
 
@@ -281,8 +281,9 @@ class MissionSpec(_Spec, frozen=True):
     account: Annotated[str, Field(min_length=1)] | None = None
     """The tenant whose share this uses; None: the actor that submits it."""
     weight: Annotated[float, _within(WEIGHT_MIN, WEIGHT_MAX)] = 1.0
-    """Its share inside its account, against the account's other Missions."""
+    """Its share inside its account, against the account's other Missions; the policy grants 10 unless it says otherwise."""
     priority_class: Annotated[str, AfterValidator(_priority_class)] = PRIORITY_CLASS
+    """A class of the policy that is granted to the account."""
     deadline: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = None
     """None: 30 days after its creation."""
     open: bool = False

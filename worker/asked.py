@@ -30,7 +30,7 @@ class AskedByName:
     ) -> None:
         self._place = directed_to(agent)
         self._capabilities = capabilities
-        self._slots = slots
+        self.slots = slots
         self._serves = serves
         self._judged: dict[GroupId, int] = {}
         self._withheld: dict[GroupId, DirectoryEntry] = {}
@@ -57,7 +57,7 @@ class AskedByName:
     def judge(self, group: GroupId, items: Sequence[ItemView], *, before: int, now_ms: int) -> list[Decline]:
         """Judges the offers of a Group that was withheld; gives what to decline. What is not may be taken in its turn."""
         entry = self._withheld.pop(group)
-        means = Means(self._capabilities, self._slots, self._serves(group), before, entry.usage.typical_ms)
+        means = Means(self._capabilities, self.slots, self._serves(group), before, entry.usage.typical_ms)
         declines: list[Decline] = []
         for item in items:
             expires_ms = item.offer.expires_ms if item.offer else 0

@@ -22,6 +22,7 @@ from treadle.shared.store import Authority, Envelope, Operation, Outcome, Renewa
 
 from .explaining import Questions
 from .patience import HURRY_S, Patience
+from .policing import Policing
 from .reading import read_on
 from .renewal import RenewalThread, Report, renew_due
 from .run import End, Run, Ticket
@@ -85,6 +86,7 @@ class Shift:
             begin=self._begin,
         )
         self._versions = dict.fromkeys(range(store.partitions), 0)
+        self._policing = Policing(store, terms.slots)
         over: TreadleError | None = None
         try:
             async with anyio.create_task_group() as self._tasks:
@@ -185,6 +187,7 @@ class Shift:
         for entry in self._tenure.asked.withheld:
             items = await self._store.asked(entry.group, self._terms.name)
             self._tenure.answer_offers(entry, items, self._now_ms())
+        await self._policing.follow(self._tenure, self._now_ms())
         turns = self._tenure.turns(self._now_ms())
         if not turns:
             self._heed()
@@ -404,6 +407,7 @@ class Shift:
     def _learn(self, partition: int, envelope: Envelope) -> None:
         self._clock_ms = envelope.now_ms - anyio.current_time() * 1000
         self._tenure.due_ms[partition] = envelope.due_ms
+        self._policing.hear(envelope.policy)
 
     def _now_ms(self) -> int:
         """The store's time as far as it is known: for waiting and ordering only, nothing is decided by it."""

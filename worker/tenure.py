@@ -24,6 +24,7 @@ from treadle.shared.model import (
     Session,
 )
 from treadle.shared.names import name_of, shown
+from treadle.shared.policy import Policy
 from treadle.shared.store import (
     AskYield,
     Block,
@@ -159,6 +160,14 @@ class Tenure:
     def resumes_ms(self) -> int | None:
         """When something may be taken whose rate is used up until then."""
         return None if self.is_stopping else self.taking.ready.resumes_ms
+
+    def govern(self, policy: Policy, slots: int, now_ms: int) -> None:
+        """Goes by a policy, and by so many slots, from the next decision on; what runs above them goes on to its end."""
+        self.slots = slots
+        self.asked.slots = slots
+        self._desk.threads.resize(slots)
+        self.taking.ready.govern(policy, now_ms)
+        self.taking.slot_freed()
 
     # --- what the store says ---
 

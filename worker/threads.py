@@ -50,6 +50,13 @@ class Threads:
         self.given_up: set[Straggler] = set()
         """Threads and tasks still running for runs that are over."""
 
+    def resize(self, slots: int) -> None:
+        """Has room for as many threads as there are slots now; those at work beyond that go on."""
+        self._slots = max(1, slots)
+        self._given_up_max = GIVEN_UP_PER_SLOT * self._slots
+        if self._limiter is not None:
+            self._limiter.total_tokens = self._slots
+
     async def admit(self, name: str) -> anyio.CapacityLimiter:
         """Waits until a handler may be started; the limiter for its thread."""
         if len(self.given_up) >= self._given_up_max:

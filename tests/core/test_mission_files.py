@@ -70,7 +70,7 @@ def test_given_fields_stand_in_place_of_the_files() -> None:
     ("text", "saying"),
     [
         (TOML.replace("weight = 3", "wieght = 3"), "m.toml: line 3: wieght: is not a field; did you mean weight?"),
-        (TOML.replace("weight = 3", "weight = nan"), "m.toml: line 3: weight: nan must be 0.001 to 10"),
+        (TOML.replace("weight = 3", "weight = nan"), "m.toml: line 3: weight: nan must be 0.001 to 1,000"),
         (TOML.replace("weight = 3", "weight = '3'"), "m.toml: line 3: weight: '3' must be a number"),
         (
             TOML.replace('urgency = "high"', 'colour = "red"'),

@@ -123,14 +123,14 @@ def test_inputs_are_never_part_of_a_repr() -> None:
         ({"objective": "x" * 4001}, "objective: 4,001 characters, at most 4,000"),
         ({"objective": "\ud800"}, "objective: '\\ud800' holds a lone surrogate"),
         ({"objective": 1}, "objective: 1 must be a str"),
-        ({"weight": 0}, "weight: 0 must be 0.001 to 10"),
-        ({"weight": -1}, "weight: -1 must be 0.001 to 10"),
-        ({"weight": 10.5}, "weight: 10.5 must be 0.001 to 10"),
-        ({"weight": float("nan")}, "weight: nan must be 0.001 to 10"),
-        ({"weight": float("inf")}, "weight: inf must be 0.001 to 10"),
+        ({"weight": 0}, "weight: 0 must be 0.001 to 1,000"),
+        ({"weight": -1}, "weight: -1 must be 0.001 to 1,000"),
+        ({"weight": 1000.5}, "weight: 1000.5 must be 0.001 to 1,000"),
+        ({"weight": float("nan")}, "weight: nan must be 0.001 to 1,000"),
+        ({"weight": float("inf")}, "weight: inf must be 0.001 to 1,000"),
         ({"weight": "3"}, "weight: '3' must be a number"),
         ({"weight": True}, "weight: True must be a number"),
-        ({"priority_class": "gold"}, "priority_class: 'gold' must be \"standard\""),
+        ({"priority_class": "Gold"}, "priority_class: 'Gold' must be a class of the policy"),
         ({"account": ""}, "account: '' must not be empty"),
         ({"id": ""}, "id: '' must not be empty"),
         ({"work": []}, "work: 0 items, must be 1 to 1,000,000; add a WorkSpec, or open=True to add them later"),
@@ -233,7 +233,7 @@ def test_a_field_that_is_not_built_yet_says_so(name: str) -> None:
 
 
 def test_every_wrong_field_is_said_up_to_three() -> None:
-    message = refusal(lambda: mission_spec(weight=0, account="", priority_class="gold", id="", objective=""))
+    message = refusal(lambda: mission_spec(weight=0, account="", priority_class="Gold", id="", objective=""))
     assert message.count("; ") >= 3
     assert message.endswith("; and 2 more")
 

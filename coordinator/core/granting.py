@@ -1,0 +1,36 @@
+"""Whether the policy grants a Mission what it asks for, and how many items it may have. Pure."""
+
+from __future__ import annotations
+
+from treadle.shared.errors import Misuse
+from treadle.shared.model import NewMission, Queued
+from treadle.shared.names import name_of
+from treadle.shared.policy import Policy
+
+from .wording import quoted
+
+
+def check_granted(policy: Policy, mission: NewMission) -> None:
+    """Misuse where its class or its weight is more than its account is granted, naming both."""
+    known = [name for name, _ in policy.classes]
+    if mission.priority_class not in known:
+        raise Misuse(
+            f"priority_class: {quoted(mission.priority_class)} is no class of the policy; use one of {', '.join(known)}"
+        )
+    account = quoted(name_of(mission.account))
+    allowed = policy.account(mission.account).classes
+    if mission.priority_class not in allowed:
+        raise Misuse(
+            f"priority_class: the policy does not grant {quoted(mission.priority_class)} to account {account}; "
+            f"use one of {', '.join(allowed)}"
+        )
+    most = policy.mission(mission.account, mission.group).weight_max
+    if mission.weight > most:
+        raise Misuse(
+            f"weight: {mission.weight:g}, but the policy grants this Mission of account {account} at most {most:g} (weight_max)"
+        )
+
+
+def queued_of(policy: Policy, mission: NewMission) -> Queued:
+    """How many items that have not ended its account and the Mission itself may have."""
+    return Queued(policy.account(mission.account).queued, policy.mission(mission.account, mission.group).queued)

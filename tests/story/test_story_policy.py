@@ -1,0 +1,116 @@
+"""Story: the policy decides who may ask for what, and a Worker goes by a new one from its next decision on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from inside import Start
+from treadle.coordinator import Client, MissionSpec, WorkSpec
+from treadle.coordinator.core.missions import plan_mission
+from treadle.shared.errors import Misuse, Refused
+from treadle.shared.model import GroupId
+from treadle.shared.store import Store, keys, policies
+from treadle.shared.testing.store import FakeEndpoint
+from treadle.worker import Context, handler
+
+at_once: list[int] = []
+running: set[str] = set()
+
+
+@handler("piece")
+async def piece(context: Context, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+    running.add(context.item)
+    at_once.append(len(running))
+    await anyio.sleep(0.02)
+    running.discard(context.item)
+
+
+def spec(id: str, pieces: int, **of: Any) -> MissionSpec:
+    work = [WorkSpec(id=f"p{number}", capability="piece") for number in range(pieces)]
+    return MissionSpec(id=id, objective=id, account="acme", work=work, **of)
+
+
+async def apply(endpoint: FakeEndpoint, text: str) -> None:
+    store = await Store.connect(endpoint)
+    try:
+        await policies.apply(store, text, actor="ana")
+    finally:
+        await store.aclose()
+
+
+async def test_a_worker_goes_by_a_new_policy_from_its_next_decision_on(store: FakeEndpoint, start: Start) -> None:
+    at_once.clear()
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=4):
+        await (await client.submit(spec("wide", 12))).results(timeout=20)
+        assert max(at_once) == 4
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 1\n")
+        at_once.clear()
+        await (await client.submit(spec("narrow", 6))).results(timeout=20)
+        assert max(at_once[1:]) == 1, "the first may have been taken as the policy came"
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 6\n")
+        at_once.clear()
+        await (await client.submit(spec("wider", 18))).results(timeout=20)
+        assert 5 <= max(at_once) <= 6
+
+
+async def test_a_mission_s_quota_of_slots_holds_from_the_policy_on(store: FakeEndpoint, start: Start) -> None:
+    at_once.clear()
+    await apply(store, "[[missions]]\nmatch = 'acme/capped'\nslots = 2\n")
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=4):
+        await anyio.lowlevel.checkpoint()
+        await (await client.submit(spec("capped", 12))).results(timeout=20)
+    assert max(at_once) == 2
+
+
+async def test_a_class_and_a_weight_are_what_the_policy_grants(store: FakeEndpoint) -> None:
+    async with Client.connect(store, actor="ann") as client:
+        with pytest.raises(Misuse, match='"urgent" is no class of the policy; use one of standard'):
+            await client.submit(spec("m-1", 1, priority_class="urgent"))
+        text = "classes.urgent.weight = 8\n[[accounts]]\nmatch = 'acme'\nclasses = ['urgent']\n"
+        await apply(store, text)
+        first = await client.submit(spec("m-1", 1, priority_class="urgent"))
+        with pytest.raises(Misuse, match='does not grant "standard" to account "acme"; use one of urgent'):
+            await client.submit(spec("m-2", 1))
+        await apply(store, "")
+        again = await client.submit(spec("m-1", 1, priority_class="urgent"))
+        assert first.receipt is not None
+        assert again.receipt is not None
+        assert again.receipt.repeated, "what is there keeps its receipt"
+        with pytest.raises(Misuse, match="weight: 11, but the policy grants"):
+            await client.submit(spec("m-3", 1, weight=11.0))
+
+
+async def test_more_items_than_an_account_may_have_are_refused_whole(store: FakeEndpoint) -> None:
+    await apply(store, "[[accounts]]\nmatch = 'acme'\nqueued = 5\n")
+    async with Client.connect(store, actor="ann") as client:
+        await client.submit(spec("m-1", 4))
+        with pytest.raises(Refused, match="have the policy grant more") as refused:
+            await client.submit(spec("m-2", 2))
+        assert refused.value.code == "QUOTA_EXCEEDED"
+        await client.submit(spec("m-3", 1))
+
+
+async def test_a_policy_that_a_worker_cannot_read_is_said_and_the_one_before_stays(
+    store: FakeEndpoint, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    at_once.clear()
+    await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 1\n")
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=4):
+        await (await client.submit(spec("before", 4))).results(timeout=20)
+        by_hand = await Store.connect(store)
+        key = keys.policy(by_hand.prefix)
+        await by_hand.call_org(
+            "set_policy", key, (1, "d", "ana", "-", "[[workers]]\nmatch = '*'\nslots = 3\n[federation]\n")
+        )
+        await policies.note_everywhere(by_hand, 2)
+        at_once.clear()
+        await by_hand.create(
+            plan_mission(spec("after", 6), mission_id="after", actor="ann", now_ms=await by_hand.now_ms())
+        )
+        await by_hand.wait_finished(GroupId("after"), timeout_s=20)
+        await by_hand.aclose()
+    assert max(at_once) == 1
+    assert "version 2 of the policy is not followed, the one before stays" in caplog.text
