@@ -33,7 +33,8 @@ from .threads import Threads
 
 SWEEP_S = 5.0
 """The directory and every due head are looked at this often at least, since a token can be lost."""
-BUSY_LOOK_S = 0.5
+BUSY_LOOK_S = 1.0
+"""The same while something runs here, or waits for what others use of a quota: of its end no token tells."""
 BLOCKED_S = 1.0
 """A gap of the event loop that is worth a warning."""
 BEAT_S = 0.1
@@ -231,7 +232,8 @@ class Shift:
     @property
     def _sweep_s(self) -> float:
         """How long what is known of other Groups may be old: a busy Worker hears no tokens, so it looks more often."""
-        return min(BUSY_LOOK_S if self._tenure.runs else SWEEP_S, self._tenure.renewals.ttl_s / 2)
+        is_behind = bool(self._tenure.runs) or self._tenure.taking.ready.takeable > 0
+        return min(BUSY_LOOK_S if is_behind else SWEEP_S, self._tenure.renewals.ttl_s / 2)
 
     async def _hear(self) -> None:
         while self._wakes:

@@ -131,7 +131,8 @@ class Tenure:
         for grant in self.owned.startable(free, holds):
             self._quarantine.ask(grant)
             free -= grant.width
-            start = Start(grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
+            target = (grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
+            start = Start(*target, self.taking.ready.quota_of(grant.group))
             self.lanes.ask(grant.partition, start, Ticket())
         if self.owned:
             runs = [(run.grant.capability, run.lasted_s) for run in self.runs.values()]

@@ -72,7 +72,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "take": ("group", "capability", "most", "offset", "limits"),
     "accept": ("group", "item"),
     "decline": ("group", "item", "reason"),
-    "start": ("group", "item", "epoch"),
+    "start": ("group", "item", "epoch", "limits"),
     "disclose": (
         *("group", "item", "epoch", "lease", "interval_ms", "start_from_ms", "start_to_ms", "end_ms"),
         *("confidence", "capacity"),

@@ -63,6 +63,8 @@ class Start:
     capability: Capability
     width: int = 1
     """The slots it will fill; the store knows it by itself."""
+    limits: Limits | None = None
+    """The slots that its Group and account may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +216,20 @@ def payload_size(operation: Operation) -> int:
             return 0
 
 
+def _wire(limits: Limits | None) -> str:
+    return limits.wire() if limits else "-"
+
+
 def _arguments(op: Operation) -> Arguments:
     match op:
         case Take():
-            return ["take", op.group, op.capability, op.most, op.offset, op.limits.wire() if op.limits else "-"]
+            return ["take", op.group, op.capability, op.most, op.offset, _wire(op.limits)]
         case Accept():
             return ["accept", op.group, op.item]
         case Decline():
             return ["decline", op.group, op.item, op.reason]
         case Start():
-            return ["start", op.group, op.item, op.epoch]
+            return ["start", op.group, op.item, op.epoch, _wire(op.limits)]
         case Disclose():
             said = op.said
             lease = op.lease or "-"

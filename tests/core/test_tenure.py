@@ -15,9 +15,11 @@ from treadle.shared.model import (
     Grant,
     Lease,
     LeaseId,
+    Limits,
     Session,
     Usage,
 )
+from treadle.shared.policy import MissionRule, Policy, Rule
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.run import Run
@@ -95,6 +97,15 @@ async def test_a_start_that_is_refused_for_now_gives_the_item_back(code: str) ->
     tenure.answer(turn, TurnReply(ENVELOPE, (Outcome("OK", 5),), (), ()), asked_s=0.0)
     assert tenure.is_done
     assert tenure.turns(NOW_MS) == []
+
+
+async def test_a_start_brings_the_slots_that_its_group_may_use() -> None:
+    tenure = a_tenure()
+    tenure.taking.ready.govern(Policy(1, missions=(Rule("acme/*", MissionRule(slots=3)),)), NOW_MS)
+    tenure.admit([an_entry(1)], NOW_MS)
+    tenure.inherit([a_grant(started=False)])
+    (turn,) = tenure.turns(NOW_MS)
+    assert turn.operations[0] == Start(GROUP, ITEM, 1, CAPABILITY, 1, Limits(slots_group=3))
 
 
 async def test_a_start_that_is_refused_in_quarantine_keeps_the_item_and_is_tried_at_its_end() -> None:

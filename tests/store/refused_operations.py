@@ -495,6 +495,21 @@ async def started_while_it_is_paused(world: World) -> Call:
     return lambda: outcome_of(hand, a_start(grant))
 
 
+@refusal("start", "QUOTA", *LANE)
+async def started_while_the_slots_of_its_group_are_in_use(world: World) -> Call:
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    grant = await hand.accepted()
+    await hand.started()
+    return lambda: outcome_of(hand, a_start(grant, Limits(slots_group=1)))
+
+
+@refusal("start", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def started_with_limits_that_are_none(world: World) -> Call:
+    hand, grant = await _ready(world, "start")
+    return lambda: outcome_of(hand, a_start(grant, _Garbled()))
+
+
 @refusal("take", "QUARANTINE", *LANE)
 async def taken_in_quarantine(world: World) -> Call:
     await world.mission()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import GROUP, a_new_item
 from servers import LEGS
-from store.world import Hand, World, a_submit, a_take
+from store.world import Hand, World, a_start, a_submit, a_take
 from treadle.shared.model import Limits, Usage
 from treadle.shared.store import Outcome
 from treadle.shared.store.replies import parse_usage
@@ -113,6 +113,18 @@ async def test_a_group_with_a_quota_of_slots_has_nothing_accepted_ahead_of_its_s
     hand = await world.hand()
     reply = await hand.turn(a_take(GROUP, 6, limits=Limits(slots_group=5)), slots=2, ahead=3)
     assert [grant.lease is not None for grant in reply.outcomes[0].grants] == [True, True]
+
+
+async def test_what_was_accepted_before_starts_only_where_its_group_has_a_slot_left(world: World) -> None:
+    await world.mission(GROUP, *ITEMS)
+    hand = await world.hand()
+    grant = await hand.accepted()
+    running = await hand.started()
+    one = Limits(slots_group=1)
+    assert (await hand.do(a_start(grant, one))).code == "QUOTA"
+    assert await world.state(item=grant.item) == "queued", "it stays its owner's"
+    ended, started = (await hand.turn(a_submit(running), a_start(grant, one))).outcomes
+    assert (ended.code, started.code) == ("OK", "OK")
 
 
 async def test_a_group_at_its_own_cap_is_served_no_longer_and_enters_anew(world: World) -> None:

@@ -239,8 +239,8 @@ def a_take(
     return Take(GroupId(group), Capability(capability), most, offset, limits)
 
 
-def a_start(grant: Grant) -> Start:
-    return Start(grant.group, grant.item, grant.ownership_epoch, grant.capability)
+def a_start(grant: Grant, limits: Limits | None = None) -> Start:
+    return Start(grant.group, grant.item, grant.ownership_epoch, grant.capability, limits=limits)
 
 
 SAID = Disclosure(FROZEN_MS, FROZEN_MS + 1000, FROZEN_MS + 5000, 80, CapacityState.AVAILABLE)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from treadle.shared.errors import Corrupt
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage, Usage
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, Limits, NodeUsage, Usage
 from treadle.shared.policy import DEFAULT_POLICY, Policy, Rate
 
 from .fairness import Standing, entry_tag
@@ -190,6 +190,16 @@ class Ready:
         """Class, account and Group, from above; nothing for a Group that is not known here."""
         leaf = self._leaves.get(group)
         return () if leaf is None else leaf.path()
+
+    def quota_of(self, group: GroupId) -> Limits | None:
+        """The slots that a Group and its account may use; None where there is no such bound, or the Group is not known here."""
+        leaf = self._leaves.get(group)
+        if leaf is None or not isinstance(leaf.above, Inner):
+            return None
+        of_account = leaf.above.slots_here(leaf.partition)
+        return (
+            None if leaf.cap is None and of_account is None else Limits(slots_group=leaf.cap, slots_account=of_account)
+        )
 
     def standing_of(self, group: GroupId) -> tuple[Standing, ...]:
         """How class, account and Group stand; nothing for a Group that is not known here."""

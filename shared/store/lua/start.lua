@@ -1,30 +1,23 @@
 -- start: Starts an item its Worker accepted before, with a new Execution Lease.
 -- keys: as turn
--- args: group item epoch
+-- args: group item epoch limits
 -- bound: one item
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
---   INVALID_STATE_TRANSITION QUARANTINE PAUSED
+--   INVALID_STATE_TRANSITION QUARANTINE PAUSED SCHEMA_VALIDATION_FAILED QUOTA
 -- events: work.started
-T.arity.start = 3
+--
+-- Of the limits (`_limits.lua`) a start brings those of slots: QUOTA, and it stays as it is. What it was taken for counted
+-- against the others.
+T.arity.start = 4
 
--- Starts an item its owner may start: the Execution Lease is bound to Agent, session, item and Ownership Epoch.
-function T.start(S, G, it)
-  S.leases = S.leases + 1
-  T.put(it, 'lid', S.lease_key .. T.int(S.leases))
-  T.put(it, 'ln', it.ln and T.int(it.ln + 1) or '1')
-  T.put(it, 'lex', S.lease_end)
-  T.put(it, 'st', 'active')
-  T.begin_run(S, G, it)
-  G.due['l ' .. G.name .. ' ' .. it.id] = S.now + S.ttl
-  return T.emit(S, G, 'work.started', it.id, S.by, table.concat({ it.oe, it.lid, it.lex, it.ln }, ' '))
-end
-
-T.ops.start = function(S, group, id, epoch)
+T.ops.start = function(S, group, id, epoch, limited)
   local G, it, code = T.target(S, group, id)
+  local limits = T.limits(limited)
   code = code or T.stale_owner(S, it, epoch)
   code = code or (it.st ~= 'queued' and 'INVALID_STATE_TRANSITION')
   code = code or (T.start_by(S, it) <= S.now and 'WORK_STALE_OWNERSHIP') or T.barred(S, G, it.cap)
+  code = code or (limits == false and 'SCHEMA_VALIDATION_FAILED') or T.limited(S, G, limits, tonumber(it.w or '1'))
   if code then return T.bar(S, G, code) end
   G.due['s ' .. G.name .. ' ' .. id] = false
   local seq = T.start(S, G, it)
