@@ -47,6 +47,7 @@ CANDIDATES_MAX = 16
 OFFER_S_MIN, OFFER_S_MAX = 0.1, 2_592_000.0
 PREFERRED_S = 10.0
 """How long an item waits for those it prefers where nobody says."""
+BUDGET_SLOT_S_MIN, BUDGET_SLOT_S_MAX = 0.001, 1e9
 KEEP_RESULTS_S, KEEP_RESULTS_S_MIN, KEEP_RESULTS_S_MAX = 604_800, 60, 31_536_000
 PRIORITY_CLASS = STANDARD_CLASS
 
@@ -282,6 +283,8 @@ class MissionSpec(_Spec, frozen=True):
     """The tenant whose share this uses; None: the actor that submits it."""
     weight: Annotated[float, _within(WEIGHT_MIN, WEIGHT_MAX)] = 1.0
     """Its share inside its account, against the account's other Missions; the policy grants 10 unless it says otherwise."""
+    budget_slot_s: Annotated[float, _within(BUDGET_SLOT_S_MIN, BUDGET_SLOT_S_MAX)] | None = None
+    """Once its runs have had so many seconds of slots, nothing more of it starts; what runs goes on. None: no bound."""
     priority_class: Annotated[str, AfterValidator(_priority_class)] = PRIORITY_CLASS
     """A class of the policy that is granted to the account."""
     deadline: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = None

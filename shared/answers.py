@@ -74,6 +74,8 @@ class MissionView:
     """The SHA-256 of its newest archive, '' where it has none."""
     halted: str = ""
     """Why its Group was halted (LOG_FOREIGN, LOG_REBORN), '' where it was not: nothing of it moves until it is repaired."""
+    budget_ms: int = 0
+    """Slot-milliseconds after which nothing more of it starts; 0: no bound."""
 
 
 @dataclass(frozen=True, slots=True)

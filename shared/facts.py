@@ -138,6 +138,10 @@ class ItemFacts:
     failure: str = ""
     """Type and text of its last Evidence."""
     blocked: Block | None = None
+    budget_ms: int = 0
+    """Slot-milliseconds that its Mission may have; 0: no bound."""
+    spent_ms: int = 0
+    """Those that it has had, of what runs now up to now."""
     forecast: Disclosure | None = None
     """Of its present run, or of the next one of what is accepted."""
     ahead: int = 0

@@ -299,6 +299,8 @@ class NewMission:
     """How long after its end its items are kept; in an open Mission, each item after its own end."""
     open: bool = False
     """Whether it grows until it is sealed."""
+    budget_ms: int = 0
+    """Slot-milliseconds after which nothing more of it starts; 0: no bound."""
 
 
 @dataclass(frozen=True, slots=True)

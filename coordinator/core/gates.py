@@ -44,6 +44,7 @@ class Code(StrEnum):
     OFFERED_TO = "OFFERED_TO"
     QUARANTINE = "QUARANTINE"
     PAUSED = "PAUSED"
+    BUDGET = "BUDGET"
     NO_WORKER = "NO_WORKER"
     UNSCHEDULABLE = "UNSCHEDULABLE"
     CAPACITY = "CAPACITY"
@@ -278,6 +279,16 @@ def _paused(facts: ItemFacts) -> Gate | None:
     return Gate(Code.PAUSED, f"paused: {listed(facts.paused)}", f"`treadle resume {safe(facts.paused[0])}`")
 
 
+def _budget(facts: ItemFacts) -> Gate | None:
+    if not 0 < facts.budget_ms <= facts.spent_ms:
+        return None
+    return Gate(
+        Code.BUDGET,
+        f"its Mission has had {span(facts.spent_ms)} of slots, and its budget is {span(facts.budget_ms)}: nothing more starts",
+        "nothing: what is done is kept; cancel the Mission, and submit the rest in another",
+    )
+
+
 def _workers(facts: ItemFacts) -> Gate | None:
     if not facts.workers:
         return Gate(
@@ -335,4 +346,4 @@ _NEXT = Gate(
     "nothing holds it: it is the first of its Mission, and a Worker that offers its capability takes it in its turn",
     "the next free slot that is this account's and Mission's share; ask again in a moment",
 )
-_RULES = (_mission, _held, _dependency, _clock, _offer, _quarantine, _paused, _workers, _capacity, _queue)
+_RULES = (_mission, _held, _dependency, _clock, _offer, _quarantine, _paused, _budget, _workers, _capacity, _queue)

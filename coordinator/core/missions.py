@@ -45,7 +45,17 @@ def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int)
             f"work: {kinds:,} capabilities and Workers asked by name, at most {CAPABILITIES_MAX} in one Mission; "
             "split it into several"
         )
-    header = [spec.objective, account, spec.weight, spec.priority_class, ends_ms, spec.open, spec.keep_results_s]
+    header: list[object] = [
+        spec.objective,
+        account,
+        spec.weight,
+        spec.priority_class,
+        ends_ms,
+        spec.open,
+        spec.keep_results_s,
+    ]
+    if spec.budget_slot_s is not None:
+        header.append(spec.budget_slot_s)
     return NewMission(
         mission=MissionId(mission_id),
         group=group,
@@ -59,6 +69,7 @@ def plan_mission(spec: MissionSpec, *, mission_id: str, actor: str, now_ms: int)
         items=items,
         open=spec.open,
         keep_results_s=spec.keep_results_s,
+        budget_ms=round(1000 * (spec.budget_slot_s or 0)),
     )
 
 

@@ -22,7 +22,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "distrust": ("replid", "agent", "session", "minted", "incarnation"),
     "create": (
         *("replid", "group", "digest", "actor", "objective", "account", "weight", "class", "deadline_ms"),
-        *("keep_ms", "form", "total", "queued", *_ITEM),
+        *("keep_ms", "budget_ms", "form", "total", "queued", *_ITEM),
     ),
     "add": ("replid", "group", "chunk", "actor", "queued", *_ITEM),
     "seal": ("replid", "group", "actor"),

@@ -28,7 +28,8 @@ def mission_arguments(mission: NewMission, form: str) -> Arguments:
     """The arguments of `create.lua` for the Mission itself; `form` as it says."""
     return [
         *(mission.group, mission.digest, mission.actor, mission.objective, mission.account, repr(mission.weight)),
-        *(mission.priority_class, mission.deadline_ms, mission.keep_results_s * 1000, form, len(mission.items)),
+        *(mission.priority_class, mission.deadline_ms, mission.keep_results_s * 1000, mission.budget_ms),
+        *(form, len(mission.items)),
     ]
 
 

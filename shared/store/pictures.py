@@ -235,10 +235,11 @@ async def why(store: Store, group: GroupId, item: ItemId) -> ItemFacts | None:
 
 async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: int) -> tuple[ItemFacts, str] | None:
     async with client.pipeline(transaction=False) as pipe:
-        pipe.hget(keys.mission(base, group), "state")
+        pipe.hmget(keys.mission(base, group), "state", "budget")
         pipe.hget(keys.groups(base), group)
+        pipe.hget(keys.usage(base), f"g:{group}")
         pipe.hgetall(keys.item(base, group, item))
-        mission_state, record, raw = await pipe.execute()
+        (mission_state, budget), record, usage, raw = await pipe.execute()
     if not mission_state or not record or b"st" not in raw:
         return None
     text = {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
@@ -274,6 +275,8 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         runs=int(text.get("ln", "0")),
         failure=f"{failed.type}: {failed.text}" if failed.type else "",
         blocked=blocked,
+        budget_ms=int(budget or b"0"),
+        spent_ms=_service(usage, now_ms)[0],
         forecast=views.forecast_of(raw),
         ahead=int(ahead),
     )

@@ -134,6 +134,7 @@ def mission_of(
         is_expired=text.get("expired") == "1",
         archive=text.get("archive", ""),
         halted=halted(record),
+        budget_ms=number("budget"),
     )
 
 

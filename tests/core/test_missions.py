@@ -280,6 +280,7 @@ CHANGED_MISSIONS: list[dict[str, Any]] = [
     {"deadline": NOW + timedelta(days=30)},
     {"open": True},
     {"keep_results_s": 60},
+    {"budget_slot_s": 60},
 ]
 
 

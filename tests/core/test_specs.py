@@ -5,6 +5,7 @@ The `type: ignore[...]` comments are part of the tests: mypy strict reports one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
@@ -147,9 +148,11 @@ def test_inputs_are_never_part_of_a_repr() -> None:
         ({"wieght": 3}, "wieght: is not a field; did you mean weight?"),
         (
             {"xyz": 3},
-            "xyz: is not a field; known: id, objective, work, account, weight, priority_class, deadline, open, keep_results_s",
+            "xyz: is not a field; known: id, objective, work, account, weight, budget_slot_s, priority_class, deadline, open",
         ),
         ({"open": 1}, "open: 1 must be True or False"),
+        ({"budget_slot_s": 0}, "budget_slot_s: 0 must be 0.001 to 1,000,000,000"),
+        ({"budget_slot_s": math.nan}, "budget_slot_s: nan must be 0.001 to 1,000,000,000"),
         ({"keep_results_s": 59}, "keep_results_s: 59 must be 60 to 31,536,000"),
         ({"keep_results_s": 31_536_001}, "keep_results_s: 31536001 must be 60 to 31,536,000"),
         ({"keep_results_s": 60.5}, "keep_results_s: 60.5 must be a whole number"),

@@ -142,7 +142,21 @@ def _create(world: World, *items: Sequence[str]) -> Call:
         for item, after in items
         for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "", "", 0)
     ]
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", len(items), "- - 0")
+    mission = (
+        GROUP,
+        "digest",
+        "ana",
+        "objective",
+        "acme",
+        "1.0",
+        "standard",
+        0,
+        60_000,
+        0,
+        "whole",
+        len(items),
+        "- - 0",
+    )
     return plain(world, "create", world.store.replid, *mission, *flat)
 
 
@@ -178,7 +192,7 @@ async def an_item_that_waits_for_itself(world: World) -> Call:
 
 @refusal("create", "SCHEMA_VALIDATION_FAILED")
 async def an_item_cut_short(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", 1, "- - 0")
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "whole", 1, "- - 0")
     return plain(world, "create", world.store.replid, *mission, "a", "index")
 
 

@@ -175,7 +175,7 @@ async def a_chunk_for_what_is_not_loaded(world: World) -> Call:
 
 @refusal("add", "REVISION_CONFLICT")
 async def a_chunk_too_far(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600, "- - 0")
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 600, "- - 0")
     await plain(world, "create", world.store.replid, *mission)()
     return command(world, "add", 2, *COMMANDS["add"][1:])
 
@@ -221,7 +221,7 @@ async def a_chunk_that_is_no_number(world: World) -> Call:
 
 @refusal("create", "SCHEMA_VALIDATION_FAILED")
 async def an_unknown_form(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "heap", 1)
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "heap", 1)
     return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][2:])
 
 
@@ -384,7 +384,7 @@ async def more_items_than_its_account_may_have(world: World) -> Call:
 
 @refusal("create", "QUOTA_EXCEEDED")
 async def a_load_that_will_be_too_large(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 600, "599 - 0")
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 600, "599 - 0")
     return plain(world, "create", world.store.replid, *mission)
 
 
@@ -396,5 +396,11 @@ async def bounds_that_are_none(world: World) -> Call:
 
 @refusal("create", "SCHEMA_VALIDATION_FAILED")
 async def a_mission_with_bounds_that_are_none(world: World) -> Call:
-    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "whole", 1, "3 3")
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "whole", 1, "3 3")
+    return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][3:])
+
+
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def a_budget_that_is_no_number(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "-1", "whole", 1, "- - 0")
     return plain(world, "create", world.store.replid, *mission, *COMMANDS["add"][3:])

@@ -510,6 +510,35 @@ async def started_with_limits_that_are_none(world: World) -> Call:
     return lambda: outcome_of(hand, a_start(grant, _Garbled()))
 
 
+async def _spent(world: World, *, second: str = "") -> tuple[Hand, Grant]:
+    """A Mission whose first item has run for all of its budget, and runs on."""
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b", offer=second), budget_ms=10)
+    hand = await world.hand()
+    return hand, await hand.started()
+
+
+@refusal("take", "BUDGET_EXCEEDED", *LANE)
+async def taken_when_the_budget_is_spent(world: World) -> Call:
+    hand, _ = await _spent(world)
+    await world.pass_ms(10)
+    return lambda: outcome_of(hand, a_take())
+
+
+@refusal("start", "BUDGET_EXCEEDED", *LANE)
+async def started_when_the_budget_is_spent(world: World) -> Call:
+    hand, _ = await _spent(world)
+    grant = await hand.accepted()
+    await world.pass_ms(10)
+    return lambda: outcome_of(hand, a_start(grant))
+
+
+@refusal("accept", "BUDGET_EXCEEDED", *LANE)
+async def accepted_when_the_budget_is_spent(world: World) -> Call:
+    hand, _ = await _spent(world, second="named:worker-1 0")
+    await world.pass_ms(10)
+    return lambda: outcome_of(hand, an_accept(GROUP, "b"))
+
+
 @refusal("take", "QUARANTINE", *LANE)
 async def taken_in_quarantine(world: World) -> Call:
     await world.mission()

@@ -247,4 +247,4 @@ async def test_a_load_that_was_never_sealed_leaves_no_tombstone(world: World) ->
 
 
 def _a_load() -> tuple[str | int, ...]:
-    return ("big", "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 300, "- - 0")
+    return ("big", "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 300, "- - 0")

@@ -101,7 +101,7 @@ async def test_a_load_is_judged_as_a_whole_when_it_begins(world: World) -> None:
 
 
 async def test_a_load_that_was_never_sealed_gives_its_room_back(world: World) -> None:
-    mission = ("big", "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, "load", 300, "- - 0")
+    mission = ("big", "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 300, "- - 0")
     await world.store.call("create", 0, mission)
     item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0)
     await world.store.call("add", 0, ("big", 1, "ana", "- - 0", *item))

@@ -52,7 +52,9 @@ local function save_items(S, G)
 end
 
 function T.record(G)
-  local record = { G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation, G.form, G.bars and 'bars' or nil }
+  local record = { G.state, string.format('%.17g', G.weight), G.account, G.class, G.incarnation, G.form }
+  if G.bars then record[#record + 1] = 'bars' end
+  if G.budget then record[#record + 1] = 'budget=' .. T.int(G.budget) end
   return table.concat(record, ' ')
 end
 

@@ -30,10 +30,10 @@ end
 
 -- A Group in memory. `record` is "state weight account class incarnation form"; states: loading active ended cancelled
 -- halted:<why>; forms: whole, load (its items stand in a list), open, sealed (they come and go, in a sorted set). Where
--- Memberships of it were ended, "bars" stands behind.
+-- Memberships of it were ended, "bars" stands behind; where its slot-time is bounded, "budget=" and so many milliseconds.
 function T.group(S, name, seq, record, usage)
-  local state, weight, account, class, incarnation, form, bars =
-    string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*)')
+  local state, weight, account, class, incarnation, form, more =
+    string.match(record, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)(.*)$')
   local bad = not seq and 'LOG_FOREIGN' or nil
   if not (tonumber(weight) and tonumber(incarnation)) then
     bad, state, weight, account, class, incarnation, form = 'LOG_FOREIGN', 'active', 1, '-', 'standard', '1', 'whole'
@@ -42,7 +42,7 @@ function T.group(S, name, seq, record, usage)
     bad = bad, name = name, key = S.base .. name, seq = seq or 0,
     state = state, weight = tonumber(weight), account = account, class = class,
     incarnation = incarnation, form = form, grown = form == 'open' or form == 'sealed',
-    bars = bars == 'bars',
+    bars = string.find(more or '', ' bars', 1, true) ~= nil, budget = tonumber(string.match(more or '', ' budget=(%d+)') or ''),
     usage = usage, runs = {}, events = {}, items = {}, bodies = {}, due = {}, held = {},
     members = {}, bells = {}, adds = {}, dels = {}, dir = {}, leftover = {}, cursors = {},
     parked = {}, blocked = {}, rung = {}, doomed = {}, outs = {},

@@ -27,10 +27,16 @@ function T.note_ttl(S, ttl)
   if tonumber(ttl) > tonumber(most or '0') then redis.call('HSET', S.base .. '@meta', 'ttl', ttl) end
 end
 
+-- Whether a Group has had all the slot-time that its Mission may have.
+function T.has_spent(S, G)
+  local u = G.usage
+  return G.budget and u.used + u.running * (S.now - T.EPOCH) - u.starts >= G.budget
+end
+
 -- The code why nothing of a Group's work of a capability may be accepted or started now, or nil. What runs goes on.
 function T.barred(S, G, cap)
   if S.quarantine > S.now then return 'QUARANTINE' end
-  return T.paused(S, G, cap) and 'PAUSED' or nil
+  return T.paused(S, G, cap) and 'PAUSED' or T.has_spent(S, G) and 'BUDGET_EXCEEDED' or nil
 end
 
 -- The refusal of a take or a start; of a quarantine it says the end.

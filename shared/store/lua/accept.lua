@@ -4,7 +4,7 @@
 -- bound: one item
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND INVALID_STATE_TRANSITION WORK_ALREADY_OWNED AUTH_FORBIDDEN
---   WORK_OFFER_EXPIRED QUARANTINE PAUSED
+--   WORK_OFFER_EXPIRED QUARANTINE PAUSED BUDGET_EXCEEDED
 -- events: work.offer.accepted
 --
 -- Of any number of Workers the first wins; the others are told WORK_ALREADY_OWNED. AUTH_FORBIDDEN: it is not asked, or its

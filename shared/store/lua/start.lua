@@ -4,7 +4,7 @@
 -- bound: one item
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
---   INVALID_STATE_TRANSITION QUARANTINE PAUSED SCHEMA_VALIDATION_FAILED QUOTA
+--   INVALID_STATE_TRANSITION QUARANTINE PAUSED SCHEMA_VALIDATION_FAILED QUOTA BUDGET_EXCEEDED
 -- events: work.started
 --
 -- Of the limits (`_limits.lua`) a start brings those of slots: QUOTA, and it stays as it is. What it was taken for counted

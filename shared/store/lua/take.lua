@@ -4,7 +4,7 @@
 -- bound: `most` items, the call's slots and ahead, 1 MiB of inputs (or one item); 64 items passed over
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE QUARANTINE PAUSED EMPTY AUTH_FORBIDDEN
---   SCHEMA_VALIDATION_FAILED PASSED SHARE QUOTA
+--   SCHEMA_VALIDATION_FAILED PASSED SHARE QUOTA BUDGET_EXCEEDED
 -- events: work.offer.accepted work.started
 --
 -- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
