@@ -183,6 +183,8 @@ class _Call:
     how: dict[Line, _How] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    is_shared: bool = False
+    """Whether a budget stopped a take: then nothing is given any more."""
 
 
 class Books:
@@ -193,6 +195,8 @@ class Books:
         self.versions = [0] * partitions
         self.ready: list[tuple[int, GroupId, bool]] = []
         """Each instant at which a Group began or ceased to have something to take."""
+        self.cold_ms = 1
+        """The estimate of a Group that nobody has measured."""
         self._waiting: dict[str, int] = {}
         self.nodes: list[dict[str, Counters]] = [{} for _ in range(partitions)]
         """Of each partition, the accounts and classes that were ever served there."""
@@ -249,7 +253,9 @@ class Books:
         started: list[Run] = []
         for take in takes:
             assert self.lines[take.group].partition == partition, f"{take.group} is in another partition"
-            code, runs = self._take(take, slots, GRANTS_MAX - len(started), now_ms, call)
+            code, runs = "SHARE", list[Run]()
+            if not call.is_shared:
+                code, runs = self._take(take, slots, GRANTS_MAX - len(started), now_ms, call)
             codes.append(code)
             started += runs
             slots -= sum(run.work.width for run in runs)
@@ -302,13 +308,14 @@ class Books:
                 passed.append(heapq.heappop(line.queue))
                 continue
             code = self._limited(line, limits, line.queue[0][1].width, now_ms, call) if limits else ""
+            call.is_shared = code == "SHARE"
             if code:
                 break
             key, work = heapq.heappop(line.queue)
             if not line.counters.served:
                 line.counters.offset = max(line.counters.offset, take.offset)
                 line.counters.served = True
-            run = Run(line.group, work, key, now_ms, max(1, line.counters.typical))
+            run = Run(line.group, work, key, now_ms, line.counters.typical or self.cold_ms)
             for counters in self._charged(line, call):
                 counters.begin(run)
             runs.append(run)

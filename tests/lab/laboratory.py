@@ -16,12 +16,11 @@ from typing import Any
 from builders import NOW_MS
 from lab.books import Books, Reply, Run, Work
 from treadle.shared.model import AgentId, Capability, GroupId
+from treadle.shared.policy import DEFAULT_POLICY, Policy
 from treadle.shared.store import Take
 from treadle.worker.core.schedule import DRAW, FALLBACKS_MAX, FALLBACKS_MIN, View, decide
 from treadle.worker.core.tree import Ready
-
-FRUITLESS_MAX = 8
-"""Rounds in a row that give a Worker nothing although something is listed, before it waits for news."""
+from treadle.worker.taking import CHARGED_ROUNDS, FRUITLESS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,13 @@ class LabWorker:
         self.running: list[Run] = []
         self.is_alive = True
         self.fallbacks = FALLBACKS_MAX
+        self.has_budgets = True
+        """Whether its takes are limited by what others may be charged meanwhile (rule 5)."""
         self.asked = 0
-        """Takes asked for, and how many of them gave nothing."""
+        """Takes asked for, and how many of them a budget stopped."""
         self.refused = 0
+        self._rounds = 0
+        self._is_stopped = False
 
     @property
     def free(self) -> int:
@@ -73,9 +76,12 @@ class LabWorker:
         free = self.free
         lists: dict[int, tuple[list[Take], int]] = {}
         planned = 0
-        for take in decide(View(self.ready, free, draw=self.draw, fallbacks=self.fallbacks), now_ms):
+        self._rounds = self._rounds + 1 if self._is_stopped else 0
+        charges = self.has_budgets and self._rounds < CHARGED_ROUNDS
+        view = View(self.ready, free, draw=self.draw, fallbacks=self.fallbacks, charges=charges)
+        for take in decide(view, now_ms):
             listed, width = lists.get(take.partition, ([], 0))
-            listed.append(Take(take.group, take.capability, take.most, take.offset))
+            listed.append(Take(take.group, take.capability, take.most, take.offset, take.limits))
             most = 0 if take.fallback else take.most
             lists[take.partition] = (listed, width + most)
             planned += most
@@ -83,6 +89,19 @@ class LabWorker:
             lists[partition] = (listed, width + max(0, free - planned))
             break
         return lists
+
+    def answered(self, replies: Sequence[Reply], wanted: int, now_ms: int) -> None:
+        """Fold what came of a round's takes."""
+        codes = [code for reply in replies for code in reply.codes]
+        given = sum(len(reply.started) for reply in replies)
+        self._is_stopped = "SHARE" in codes
+        self.asked += len(codes)
+        self.refused += codes.count("SHARE")
+        if codes:
+            self.fallbacks = FALLBACKS_MAX if given < wanted else max(FALLBACKS_MIN, self.fallbacks // 2)
+        for reply in replies:
+            self.ready.service(reply.nodes, now_ms)
+            self.ready.update(reply.entries, now_ms)
 
 
 @dataclass(slots=True, order=True)
@@ -121,6 +140,8 @@ class Lab:
         self.workers: list[LabWorker] = []
         self.is_work_conserving = True
         """Whether each free slot is held against what waits: not so where items may be wider than it."""
+        self.meddle: Callable[[LabWorker], None] | None = None
+        """Done to a Worker before each of its decisions: what a test breaks on purpose."""
         self._in_phase = in_phase
         self._came: dict[tuple[GroupId, str], int] = {}
         self._events: list[_Event] = []
@@ -128,6 +149,7 @@ class Lab:
         self._items = 0
         self._over: dict[LabWorker, list[Run]] = {}
         self._is_news = False
+        self._policy = DEFAULT_POLICY
         for _ in range(workers):
             self.join(slots, capabilities)
 
@@ -136,11 +158,18 @@ class Lab:
     def join(self, slots: int, capabilities: Sequence[str] = ("index",)) -> LabWorker:
         """A Worker comes, and reads the whole directory."""
         worker = LabWorker(len(self.workers), slots, capabilities, len(self.books.versions), self.draw)
+        worker.ready.govern(self._policy, self.now_ms)
         self.workers.append(worker)
         self._is_news = True
         if self.stale_ms:
             self._sweep(worker, 0 if self._in_phase else self.random.randrange(self.stale_ms))
         return worker
+
+    def govern(self, policy: Policy) -> None:
+        """All Workers follow a policy from now on, those that join later too."""
+        self._policy = policy
+        for worker in self.workers:
+            worker.ready.govern(policy, self.now_ms)
 
     def crash(self, worker: LabWorker, lapse_ms: int) -> None:
         """A Worker dies: its leases lapse after a time, and its items are takeable again, from their start."""
@@ -245,6 +274,8 @@ class Lab:
         while fruitless < FRUITLESS_MAX:
             if not self.stale_ms:
                 worker.look(self.books, range(len(worker.versions)), self.now_ms)
+            if self.meddle:
+                self.meddle(worker)
             lists = worker.wanted(self.now_ms) if worker.free > 0 else {}
             given, replies = 0, list[Reply]()
             ends = {run: self.books.lines[run.group].partition for run in over}
@@ -256,17 +287,10 @@ class Lab:
                 given += len(reply.started)
                 for run in reply.started:
                     self._begin(worker, run)
-            if lists:
-                worker.asked += 1
-                worker.refused += not given
-                wanted = sum(slots for _, slots in lists.values())
-                worker.fallbacks = FALLBACKS_MAX if given < wanted else max(FALLBACKS_MIN, worker.fallbacks // 2)
+            worker.answered(replies, sum(slots for _, slots in lists.values()), self.now_ms)
             over = []
-            for reply in replies:
-                worker.ready.service(reply.nodes, self.now_ms)
-                worker.ready.update(reply.entries, self.now_ms)
             fruitless = 0 if given else fruitless + 1
-            if lists and (given or worker.ready.takeable):
+            if lists and (given or worker.ready.has_work):
                 continue
             if has_looked or not worker.free or not self.books.takeable(worker.capabilities):
                 return

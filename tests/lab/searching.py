@@ -19,7 +19,7 @@ def all_small() -> Iterator[Small]:
     for workers, slots in ((1, 1), (1, 2), (2, 1)):
         for weight in (1.0, 3.0):
             for one, other in itertools.product(runs, runs):
-                for at_ms in (0, 50, 1_500):
+                for at_ms in (0, 1_500):
                     first = Load(1.0, endless(*one, slots=workers * slots, span_ms=6_000))
                     later = endless(*other, slots=workers * slots, span_ms=6_000)
                     second = Load(weight, tuple((at_ms + came, run) for came, run in later))

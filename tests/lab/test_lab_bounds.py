@@ -36,9 +36,9 @@ def test_l6_no_item_waits_longer_than_its_groups_weight_allows(world: Small) -> 
 
 
 def test_s21_no_small_world_breaks_a_bound() -> None:
-    """All of them: estimates that are cold, too large and too small, one slot or two, entries at three instants."""
+    """All of them: estimates that are cold, too large and too small, one slot or two, entries at two instants."""
     reached = [(world.worst_apart(lab), world.worst_wait(lab)) for world in all_small() if (lab := world.run())]
-    assert len(reached) == 288
+    assert len(reached) == 192
     assert max(apart for apart, _ in reached) <= 1
     assert max(wait for _, wait in reached) <= 1
     assert max(apart for apart, _ in reached) > 0.4, "the search looks where it hurts"
@@ -46,11 +46,11 @@ def test_s21_no_small_world_breaks_a_bound() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_s21_a_climb_towards_unfairness_finds_no_world_beyond_the_bound(seed: int) -> None:
-    reached, world = climb(Small.worst_apart, seed=seed, steps=40, span_ms=SPAN_MS)
+    reached, world = climb(Small.worst_apart, seed=seed, steps=15, span_ms=SPAN_MS)
     assert reached <= 1, world
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_l6_a_climb_towards_long_waits_finds_no_world_beyond_the_bound(seed: int) -> None:
-    reached, world = climb(Small.worst_wait, seed=seed, steps=40, span_ms=SPAN_MS)
+    reached, world = climb(Small.worst_wait, seed=seed, steps=15, span_ms=SPAN_MS)
     assert reached <= 1, world

@@ -9,7 +9,8 @@
 --
 -- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
 -- free slots, what is not this Worker's to do, and an offer that is over; PASSED: all that was looked at was. SHARE, QUOTA: a
--- limit (`_limits.lua`) stopped it before it gave anything; a QUOTA by rate says when its window ends.
+-- limit (`_limits.lua`) stopped it before it gave anything; a QUOTA by rate says when its window ends. After a SHARE
+-- nothing more is given in the call: what stands behind was put there by counters that have moved.
 T.arity.take = 5
 T.SKIP_MAX = 64
 
@@ -55,7 +56,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
   local code = T.shut(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
   code = code or (string.sub(cap, 1, 1) == '>' and cap ~= '>' .. S.agent and 'AUTH_FORBIDDEN')
   code = code or (limits == false and 'SCHEMA_VALIDATION_FAILED')
-  if code then return T.bar(S, G, code) end
+  if code then return T.bar(S, G, code) elseif S.is_shared then return T.outcome(S, G, 'SHARE') end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
   local keys, lines, i, skipped = candidates(S, G, cap, limit), {}, 1, 0
@@ -74,6 +75,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
       skipped = skipped + 1
     else
       code, detail = T.limited(S, G, limits, width)
+      S.is_shared = code == 'SHARE'
       if code then break end
       T.serve(G, tonumber(offset))
       lines[#lines + 1] = give(S, G, it, width)
