@@ -255,7 +255,7 @@ class Shift:
 
     async def _look(self) -> None:
         now_s = anyio.current_time()
-        if now_s >= self._swept_s + self._sweep_s:  # the sum that `_rest` waits for, to the last bit
+        if self._tenure.taking.is_stopped or now_s >= self._swept_s + self._sweep_s:  # as `_rest` reckons
             self._unread.update(self._versions)
             self._swept_s = now_s
         for partition in self._tenure.bars.lifted(now_s):

@@ -37,17 +37,18 @@ class Taking:
         self._fallbacks = FALLBACKS_MAX
         self._rounds = 0
         """Rounds in a row in which a budget stopped a take."""
-        self._is_stopped = False
+        self.is_stopped = False
+        """Whether a budget stopped a take since the last ones were planned: other counters may be as old."""
 
     def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
         """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
         if self.ready.resumes_ms is not None and self.ready.resumes_ms <= now_ms:
             self.is_hungry = True
         self.ready.tick(now_ms)
+        self._rounds = self._rounds + 1 if self.is_stopped else 0
+        self.is_stopped = False
         if free <= 0 or not self.is_hungry:
             return {}
-        self._rounds = self._rounds + 1 if self._is_stopped else 0
-        self._is_stopped = False
         view = View(self.ready, free, fallbacks=self._fallbacks, charges=self._rounds < CHARGED_ROUNDS)
         alone, self._alone = self._alone, None
         takes: dict[int, tuple[list[Take], int]] = {}
@@ -101,7 +102,7 @@ class Taking:
         """Notes what a turn's takes gave, before its entries are folded; `free`: the slots that are free since."""
         codes = self._codes(turn, reply)
         granted = _granted(reply)
-        self._is_stopped = self._is_stopped or any(outcome.code == "SHARE" for outcome in reply.outcomes)
+        self.is_stopped = self.is_stopped or any(outcome.code == "SHARE" for outcome in reply.outcomes)
         for operation, outcome in zip(turn.operations, reply.outcomes, strict=True):
             if isinstance(operation, Take) and outcome.code == "QUOTA" and outcome.at_ms:
                 self.ready.hold(operation.group, outcome.at_ms)

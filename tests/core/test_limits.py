@@ -78,6 +78,17 @@ def test_what_runs_may_be_charged_until_the_take_arrives() -> None:
     assert limits == Limits(charge_group=10_000 + 2 * LATE_MS)
 
 
+def test_a_fall_back_goes_one_draw_beyond_what_was_seen_whoever_its_rival_is() -> None:
+    """Or all Workers that a budget stopped at their first choice would fall through to the last of their lists together."""
+    ready = begun()
+    ready.update([entry(A, 1_000), entry(B, 5_500)], NOW_MS)
+    (fallback,) = [take for take in decide(View(ready, 1), NOW_MS) if take.fallback]
+    assert fallback.group == B
+    assert fallback.limits == Limits(charge_group=6_500, charge_account=2_000, charge_class=2_000), (
+        "with what is planned before"
+    )
+
+
 def test_a_round_without_budgets_keeps_the_quotas() -> None:
     ready = begun()
     ready.govern(Policy(1, missions=(Rule("acme/*", MissionRule(slots=3)),)), NOW_MS)

@@ -78,12 +78,6 @@ class Standing:
             return key
         return max(key, self.tag + planned_ms / self.weight)
 
-    def slack_ms(self, key: float, now_ms: int, *, planned_ms: float = 0) -> float:
-        """How much more it may be charged, besides what is planned, until its key is no longer below `key`."""
-        usage = self.usage
-        slack = (key - self.shift - usage.offset) * self.weight - charge_ms(usage, now_ms, planned_ms=planned_ms)
-        return slack if usage.served else min(slack, (key - self.tag) * self.weight - planned_ms)
-
     def still_until_ms(self) -> float:
         """Until when time alone does not move its key: then what runs here outlasts its provisional charge."""
         usage = self.usage
@@ -106,8 +100,10 @@ class Standing:
 
     def offset_to_apply(self, now_ms: int) -> int:
         """What the first accept lifts a Group's stored offset to, so that v is the tag; 0 where it would change nothing."""
+        if self.usage.served:
+            return 0
         lift = self.tag - virtual_time(self.usage, self.weight, now_ms)
-        return 0 if self.usage.served or lift <= 0 else round(self.usage.offset + lift)
+        return round(self.usage.offset + lift) if lift > 0 else 0
 
 
 def entry_virtual_time(ready: Iterable[Standing], now_ms: int, *, last_pick: float) -> float:
@@ -181,13 +177,14 @@ class Order(Generic[NodeT, PlaceT]):
     def remove(self, node: NodeT) -> None:
         self._pushed.pop(node, None)
 
-    def pop(self, now_ms: int) -> tuple[PlaceT, NodeT] | None:
-        """Take the first node out; `restore` puts it back."""
-        first = self.first(now_ms)
-        if first is not None:
-            heapq.heappop(self._heap)
-            del self._pushed[first[1]]
-        return first
+    def pop(self) -> None:
+        """Take out the node that `first` has just given; `restore` puts it back."""
+        _, _, node = heapq.heappop(self._heap)
+        del self._pushed[node]
+
+    def only(self) -> NodeT | None:
+        """The node, where there is just one."""
+        return next(iter(self._pushed)) if len(self._pushed) == 1 else None
 
     def first(self, now_ms: int) -> tuple[PlaceT, NodeT] | None:
         """The least place as of now, and its node, which stays; each node is looked at again at most once a call."""

@@ -212,6 +212,10 @@ class Level:
         heads = [head for order in (self.served, self.waiting) if (head := order.first(now_ms))]
         return min(heads, key=lambda head: head[0])[1] if heads else None
 
+    def only(self) -> Node | None:
+        """The ready child, where there is just one."""
+        return (self.served.only() or self.waiting.only()) if len(self) == 1 else None
+
     def virtual_time(self, now_ms: int) -> float:
         """V (rule 2): as `fairness.entry_virtual_time`, from the orders."""
         for order in (self.served, self._tags):

@@ -8,14 +8,16 @@ Group), so that many Workers with the same counters do not all choose the same G
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from treadle.shared.model import Capability, GroupId, Limits
 
-from .fairness import charge_ms, estimate_ms
+from .fairness import estimate_ms
 from .nodes import Inner, Leaf, Node
 from .tree import Ready
-from .walk import Front, Path, Walk
+from .walk import Head, Path, Seat, Walk
 
 DRAW = 4
 """Items drawn from a Group before the next one, at most: a Group touched costs more than an item."""
@@ -25,14 +27,15 @@ FALLBACKS_MAX = 16
 """Groups listed beyond the need, because other Workers race for the same ones."""
 FALLBACKS_MIN = 2
 """Groups listed beyond the need while others get there first only now and then."""
+FALLBACKS_EACH = 4
+"""Groups of one account among them before the next account."""
 PASSED_OVER = 4
 """Groups looked at for each fall-back, at most: those of partitions that are not asked are none."""
 LATE_MS = 50
 """By how much later a take is judged, at least in what it may be charged: what runs goes on being charged on the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Ask for up to `most` items of one Group, in this place of the list of its partition's call.
 
     The call's total is the sum of `most` over the entries that are no fall-backs: the store goes down the list until
@@ -89,7 +92,7 @@ class _Drawn:
     """What is planned of one Group, and up to which charge its class, its account and itself may go in its partition."""
 
     count: int = 0
-    charges: tuple[float | None, ...] = (None, None, None)
+    charges: list[int | None] = field(default_factory=lambda: [None, None, None])
 
 
 class _Plan:
@@ -102,19 +105,17 @@ class _Plan:
         self._drawn: dict[Leaf, _Drawn] = {}
         self._widths: dict[Node, int] = {}
         """Planned items of what has a cap."""
-        self._here_ms: dict[tuple[Node, int], float] = {}
-        """What is planned of each node in each partition."""
 
     def draw(self, left: int) -> int:
         """Plans the next items, all of one Group; how many, 0 where nothing is left."""
-        found = self._walk.next()
-        if found is None:
+        path = self._walk.next()
+        if path is None:
             return 0
-        leaf, path = found
+        leaf = _leaf(path)
         drawn = self._drawn.get(leaf)
         if drawn is None:
             drawn = self._drawn[leaf] = _Drawn()
-        return self._add(drawn, leaf, path, min(left, leaf.takeable - drawn.count))
+        return self._add(drawn, path, min(left, leaf.takeable - drawn.count))
 
     def takes(self) -> list[Take]:
         """What is planned, Groups in the order in which they are first drawn from."""
@@ -126,79 +127,80 @@ class _Plan:
         for leaf, drawn in self._drawn.items():
             parts[leaf.partition] = parts.get(leaf.partition, 0) + drawn.count
         takes: list[Take] = []
-        listed = 0
-        for _ in range(self._view.fallbacks * PASSED_OVER if parts else 0):
-            if listed == self._view.fallbacks or (found := self._walk.next()) is None:
-                break
-            leaf, path = found
-            if leaf in self._drawn or leaf.partition not in parts:
-                self._walk.charge(path, 0, spent=(leaf,))
-            else:
-                drawn = _Drawn()
-                self._add(drawn, leaf, path, min(leaf.takeable, parts[leaf.partition]), is_spent=True)
-                takes += self._asked(leaf, drawn, fallback=True)
-                listed += 1
+        listed, looks = 0, self._view.fallbacks * PASSED_OVER if parts else 0
+        while listed < self._view.fallbacks and looks > 0 and (path := self._walk.next()) is not None:
+            at_most = min(listed + FALLBACKS_EACH, self._view.fallbacks)
+            _, front = path[-1]
+            spare_ms = 0
+            while True:
+                leaf = _leaf(path)
+                looks -= 1
+                if leaf.partition in parts and leaf not in self._drawn:
+                    each_ms, draw = self._each(leaf)
+                    count = min(leaf.takeable, parts[leaf.partition], draw)
+                    drawn = _Drawn(count)
+                    # One draw beyond what was seen: or all that were stopped elsewhere would fall through to it together.
+                    self._limit(drawn, path, [0.0] * len(path), count * each_ms)
+                    takes += self._asked(leaf, drawn, fallback=True)
+                    spare_ms += count * each_ms
+                    listed += 1
+                if listed == at_most or not looks or not front.heads:
+                    break
+                path[-1] = (front.pop(), front)
+            self._walk.charge(path, spare_ms, partition=leaf.partition, spent=(path[-1][0],))
         return takes
 
     def close(self) -> None:
         """Leaves the orders as they were."""
         self._walk.close()
 
-    def _add(self, drawn: _Drawn, leaf: Leaf, path: Path, most: int, *, is_spent: bool = False) -> int:
+    def _add(self, drawn: _Drawn, path: Path, most: int) -> int:
         """Draws from a Group what goes before its rivals; how many."""
-        known_ms = self._view.ready.estimate_ms(leaf)
-        each_ms = estimate_ms(known_ms or 0)
-        # Few where they are long or unknown: a draw is worth what it saves only where it is short.
-        at_most = 1 if known_ms is None else max(1, min(self._view.draw, DRAW_MS // each_ms))
-        count = min(most, at_most) if is_spent else most
-        for node, _ in path:
-            if node.cap is not None:
-                count = min(count, node.slots_left - self._widths.get(node, 0))
-        for node, front in path:
-            count = self._turn(node, front, each_ms, at_most, count)
-        if self._view.charges:
-            up_to = (self._up_to(node, front, leaf.partition, (count - 1) * each_ms) for node, front in path)
-            drawn.charges = tuple(map(_larger, drawn.charges, up_to))
+        leaf = _leaf(path)
+        each_ms, at_most = self._each(leaf)
+        count, spent = most, list[Seat]()
+        for seat, _ in path:
+            if seat.node.cap is not None:
+                count = min(count, seat.node.slots_left - self._widths.get(seat.node, 0))
+        rooms = _rooms(path)
+        for (seat, front), room_ms in zip(path, rooms, strict=True):
+            if room_ms is not None and count > 1:
+                rival = front.heads[0]
+                turn = seat.turn(rival[0], room_ms, each_ms, count)
+                # Out of turn, up to one draw; but one that was served does not keep a newcomer waiting.
+                if turn < at_most and (_is_served(rival) or not (seat.planned_ms or seat.node.standing.usage.served)):
+                    turn = at_most
+                count = max(1, min(turn, count))
+        self._limit(drawn, path, rooms, (count - 1) * each_ms)
         drawn.count += count
-        spent: list[Node] = [leaf] if is_spent or drawn.count == leaf.takeable else []
-        for node, _ in path:
-            self._here_ms[node, leaf.partition] = self._here_ms.get((node, leaf.partition), 0) + count * each_ms
-            if node.cap is not None:
-                self._widths[node] = self._widths.get(node, 0) + count
-                if self._widths[node] >= node.slots_left:
-                    spent.append(node)
-        self._walk.charge(path, count * each_ms, spent=spent)
+        for seat, _ in path:
+            if seat.node.cap is not None:
+                self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count
+                if width >= seat.node.slots_left:
+                    spent.append(seat)
+        if drawn.count == leaf.takeable:
+            spent.append(path[-1][0])
+        self._walk.charge(path, count * each_ms, partition=leaf.partition, spent=spent)
         return count
 
-    def _turn(self, node: Node, front: Front, each_ms: int, at_most: int, most: int) -> int:
-        """How many items, up to `most`, come before it is another node's turn at this level."""
-        rival = front.rival()
-        if rival is None:
-            return most
-        place, is_served = rival
-        planned_ms = self._walk.planned_ms(node)
-        slack_ms = node.standing.slack_ms(place[0], self._now_ms, planned_ms=planned_ms)
-        count = max(0, min(most, math.floor(slack_ms / each_ms)))
-        while count < most and self._walk.place(node, planned_ms + count * each_ms) < place:
-            count += 1
-        # Out of turn, up to one draw; but one that was served does not keep a newcomer waiting.
-        if is_served or not (node.standing.usage.served or planned_ms):
-            count = max(count, min(at_most, most))
-        return max(1, count)
+    def _each(self, leaf: Leaf) -> tuple[int, int]:
+        """What an item of a Group is charged, and how many may be drawn at once: few where they are long or unknown."""
+        known_ms = self._view.ready.estimate_ms(leaf)
+        if known_ms is None:
+            return estimate_ms(0), 1
+        return known_ms, max(1, min(self._view.draw, DRAW_MS // known_ms))
 
-    def _up_to(self, node: Node, front: Front, partition: int, least_ms: float) -> float | None:
-        """The charge in this partition up to which a node goes before its rival (rule 5); None where it has none.
-
-        What this decision plans in other partitions counts against it, what it plans here besides is in it.
-        """
-        rival = front.rival()
-        if rival is None:
-            return None
-        planned_ms = self._walk.planned_ms(node)
-        slack_ms = node.standing.slack_ms(rival[0][0], self._now_ms, planned_ms=planned_ms)
-        here_ms = self._here_ms.get((node, partition), 0)
-        charged_ms = charge_ms(node.part(partition), self._now_ms + LATE_MS, planned_ms=here_ms)
-        return charged_ms + max(slack_ms, least_ms)
+    def _limit(self, drawn: _Drawn, path: Path, rooms: list[float | None], least_ms: int) -> None:
+        """Lets a Group, its account and its class be charged until it is their rivals' turn, and `least_ms` in any case."""
+        if not self._view.charges:
+            return
+        late_ms, partition = self._now_ms + LATE_MS, _leaf(path).partition
+        for level, room_ms in enumerate(rooms):
+            if room_ms is not None:
+                most_ms = room_ms if room_ms > least_ms else least_ms
+                limit = math.ceil(path[level][0].charge_limit_ms(most_ms, partition, late_ms))
+                before = drawn.charges[level]
+                drawn.charges[level] = limit if before is None or limit > before else before
 
     def _asked(self, leaf: Leaf, drawn: _Drawn, *, fallback: bool = False) -> list[Take]:
         offset = leaf.standing.offset_to_apply(self._now_ms)
@@ -213,16 +215,28 @@ class _Plan:
         return takes
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else max(one, other)
+def _leaf(path: Path) -> Leaf:
+    leaf = path[-1][0].node
+    assert isinstance(leaf, Leaf)
+    return leaf
 
 
-def limits_of(leaf: Leaf, charges: tuple[float | None, ...] = (None, None, None)) -> Limits | None:
+def _rooms(path: Path) -> list[float | None]:
+    """How much more may be planned of each node of a path until it is its rival's turn; None where it has none."""
+    return [seat.room_ms(front.heads[0][0][0]) if front.heads else None for seat, front in path]
+
+
+def _is_served(head: Head) -> bool:
+    """Whether a node was served since its entry, by this decision or before it."""
+    _, node, seat, _ = head
+    return seat is not None or node.standing.usage.served
+
+
+def limits_of(leaf: Leaf, charges: Sequence[int | None] = (None, None, None)) -> Limits | None:
     """What a take of a Group brings along: what it may be charged, from the class down, and what is left of its quotas."""
     account = leaf.above
     assert isinstance(account, Inner)
-    slots_account = account.slots_here(leaf.partition)
-    if all(one is None for one in (*charges, leaf.cap, slots_account, leaf.rate, account.rate)):
-        return None
-    of_class, of_account, of_group = (None if charge is None else math.ceil(charge) for charge in charges)
-    return Limits(of_group, of_account, of_class, leaf.cap, slots_account, leaf.rate, account.rate)
+    of_class, of_account, of_group = charges
+    if leaf.cap is None and leaf.rate is None and account.cap is None and account.rate is None:
+        return None if of_class is of_account is of_group is None else Limits(of_group, of_account, of_class)
+    return Limits(of_group, of_account, of_class, leaf.cap, account.slots_here(leaf.partition), leaf.rate, account.rate)
