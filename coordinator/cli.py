@@ -27,6 +27,7 @@ from .commands.members import admit, revoke
 from .commands.offering import offer
 from .commands.pausing import pause, resume
 from .commands.policy import app as policy
+from .commands.prioritising import prioritise
 from .commands.repairs import repair, verify
 from .commands.replaying import replay, snapshot
 from .commands.results import results
@@ -75,6 +76,7 @@ for command in (
     cancel,
     retry,
     offer,
+    prioritise,
     requeue,
     parked,
     blocked,

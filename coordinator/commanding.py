@@ -13,7 +13,7 @@ from treadle.shared import codec
 from treadle.shared.answers import Added, Ended
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
-from treadle.shared.model import AgentId, GroupId, ItemId, NewItem
+from treadle.shared.model import AgentId, GroupId, ItemId, NewItem, Priority
 from treadle.shared.names import name_of, token
 from treadle.shared.store import Store, commands
 
@@ -140,6 +140,17 @@ async def offer(asking: Asking, target: Target, to: str) -> None:
         await commands.offer(store, target.group, item, to or "- 0", actor=_actor(asking), action=action)
 
     await _commanded(asking, target, "be offered", question)
+
+
+async def prioritise(asking: Asking, target: Target, to: Priority) -> str:
+    """Change an item's place in its Mission; the state it is in now. Done once, however often its reply is lost."""
+    action = new_id("prioritise")
+    item = _item(target)
+
+    async def question(store: Store) -> str:
+        return await commands.prioritise(store, target.group, item, to, actor=_actor(asking), action=action)
+
+    return await _commanded(asking, target, "be prioritised", question)
 
 
 def _actor(asking: Asking) -> str:

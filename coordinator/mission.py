@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import anyio
 from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
-from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState
+from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState, Urgency
 from treadle.shared.names import name_of, token
 from treadle.shared.store import pictures
 
 from . import commanding
 from .asking import Asking
 from .commanding import Target
-from .core.items import has_deadline, offer_of, plan_items
+from .core.items import has_deadline, offer_of, plan_items, priority_of
 from .core.missions import check_ends
 from .core.wording import quoted
 from .explaining import Why, why_of
 from .failures import MissionFailed, evidence_of, failure_of, result_of
-from .specs import OfferMode, OfferSpec, WorkSpec
+from .specs import OfferMode, OfferSpec, PrioritySpec, UrgencyName, WorkSpec
 from .waiting import why_mission
 
 _TERMINAL_KINDS = frozenset(kind for kind, (_, state) in MISSION_MOVES.items() if state in TERMINAL_MISSIONS)
@@ -201,6 +202,23 @@ class Mission:
         """
         offer = offer_of(OfferSpec(offer_to=to, offer=mode, offer_s=seconds))
         await commanding.offer(self._asking, self._target(item), offer)
+
+    async def prioritise(
+        self,
+        item: str,
+        *,
+        urgency: Urgency | UrgencyName | None = None,
+        deadline: datetime | Literal["none"] | None = None,
+        business_impact: int | None = None,
+    ) -> ItemState:
+        """Change the place of one item in this Mission, at once where it waits (C8); gives the state it is in now.
+
+        What is None stays; `deadline="none"` takes its deadline away. An item that a Worker owns goes on undisturbed, and its
+        new place counts from its next offer on. Refused: INVALID_STATE_TRANSITION where it, or the Mission, has ended.
+        """
+        spec = PrioritySpec(urgency=urgency, deadline=deadline, business_impact=business_impact)
+        now_ms = await self._asking.ask(lambda store: store.now_ms()) if spec.deadline else None
+        return ItemState(await commanding.prioritise(self._asking, self._target(item), priority_of(spec, now_ms)))
 
     # --- who works in it ---
 

@@ -98,6 +98,15 @@ def _urgency(value: object) -> Urgency:
     return Urgency(value)
 
 
+def _new_deadline(value: object) -> object:
+    if value is None or value == "none":
+        return value
+    instant = _instant(value)
+    if isinstance(instant, datetime) and instant.utcoffset() is None:
+        raise _wrong("timezone_aware", "has no time zone")
+    return instant
+
+
 def _retry(value: object) -> int | Retry:
     """A number says how often, with the usual backoff."""
     if isinstance(value, Retry):
@@ -214,6 +223,21 @@ class OfferSpec(_Spec, frozen=True):
     def _names_somebody(self) -> Self:
         if self.offer == "named" and self.offer_to is None:
             raise _wrong("counted", 'offer: "named" without offer_to; say in offer_to which Workers are asked')
+        return self
+
+
+class PrioritySpec(_Spec, frozen=True):
+    """What is to change of an item's place in its own Mission; None leaves a value as it is."""
+
+    urgency: Annotated[Urgency | UrgencyName, BeforeValidator(_urgency)] | None = None
+    deadline: Annotated[datetime | Literal["none"] | None, PlainValidator(_new_deadline)] = None
+    """`"none"`: it has none from now on."""
+    business_impact: Annotated[int, _within(0, BUSINESS_IMPACT_MAX)] | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.urgency is None and self.deadline is None and self.business_impact is None:
+            raise _wrong("counted", "give urgency, deadline or business_impact: what is to change")
         return self
 
 

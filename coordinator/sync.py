@@ -14,15 +14,15 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
-from treadle.shared.model import Event, ItemState, MissionState
+from treadle.shared.model import Event, ItemState, MissionState, Urgency
 from treadle.shared.schedules import ScheduleView
 from treadle.shared.store import Endpoint
 from treadle.shared.store.timetable import Scheduled
@@ -35,7 +35,7 @@ from .enqueuing import Marked
 from .explaining import Why
 from .job import Job, JobReceipt
 from .mission import Mission
-from .specs import MissionSpec, OfferMode, WorkOptions, WorkSpec
+from .specs import MissionSpec, OfferMode, UrgencyName, WorkOptions, WorkSpec
 
 R = TypeVar("R")
 Running = Callable[[], Background]
@@ -120,6 +120,19 @@ class SyncMission:
     ) -> None:
         """As `Mission.offer`."""
         self._running().run(lambda: self._mission.offer(item, to, mode=mode, seconds=seconds))
+
+    def prioritise(
+        self,
+        item: str,
+        *,
+        urgency: Urgency | UrgencyName | None = None,
+        deadline: datetime | Literal["none"] | None = None,
+        business_impact: int | None = None,
+    ) -> ItemState:
+        """As `Mission.prioritise`."""
+        return self._running().run(
+            lambda: self._mission.prioritise(item, urgency=urgency, deadline=deadline, business_impact=business_impact)
+        )
 
     def revoke(self, agent: str, reason: str = REASON) -> Ended:
         """As `Mission.revoke`."""

@@ -97,6 +97,11 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(_K.OFFERED, (_S.BLOCKED,), _S.OFFERED, Who.COMMAND, by="offer", given=Given.OWNERLESS),
     _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take accept"),
     _row(_K.OFFER_DECLINED, (_S.OFFERED,), _S.OFFERED, Who.OFFERED, by="decline", given=Given.NAMED),
+    *(
+        _row(_K.REPRIORITISED, (state,), state, Who.COMMAND, by="prioritise")
+        for state in (_S.OPEN, _S.OFFERED, _S.QUEUED, _S.ACTIVE, _S.BLOCKED)
+    ),
+    _row(_K.REPRIORITISED, (_S.FAILED,), _S.FAILED, Who.COMMAND, by="prioritise", given=Given.RETRYING),
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
     _row(_K.SCHEDULE_DISCLOSED, (_S.QUEUED,), _S.QUEUED, Who.OWNER, by="disclose"),
     _row(_K.SCHEDULE_DISCLOSED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="disclose"),

@@ -82,6 +82,7 @@ class EventKind(StrEnum):
     OFFERED = "work.offer.created"
     ACCEPTED = "work.offer.accepted"
     OFFER_DECLINED = "work.offer.declined"
+    REPRIORITISED = "work.reprioritised"
     STARTED = "work.started"
     SCHEDULE_DISCLOSED = "work.schedule.disclosed"
     PROGRESS_SAVED = "work.progress_saved"
@@ -108,7 +109,7 @@ EXTENSION_KINDS = frozenset(
         *(EventKind.MISSION_SEALED, EventKind.OFFER_DECLINED, EventKind.PROGRESS_SAVED, EventKind.RELEASED),
         *(EventKind.LAPSED, EventKind.REQUEUED, EventKind.RETRIES_ENDED, EventKind.PARKED),
         *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED, EventKind.SCHEDULE_DISCLOSED),
-        *(EventKind.PREEMPTION_REQUESTED, EventKind.PREEMPTION_OVERDUE),
+        *(EventKind.PREEMPTION_REQUESTED, EventKind.PREEMPTION_OVERDUE, EventKind.REPRIORITISED),
     }
 )
 """Kinds the protocol has no word for; an export writes them as `ext.treadle.<kind>`."""
@@ -128,6 +129,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.OFFERED: ("capability", "cause", "to", "expires_ms"),
     EventKind.ACCEPTED: ("epoch", "start_by_ms", "basis"),
     EventKind.OFFER_DECLINED: ("agent", "reason"),
+    EventKind.REPRIORITISED: ("urgency", "deadline_ms", "impact"),
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
     EventKind.SCHEDULE_DISCLOSED: ("epoch", "start_from_ms", "start_to_ms", "end_ms", "confidence", "capacity"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
@@ -155,7 +157,8 @@ it needs.
 its ownership was over: it is open. `to` is `-` for everybody, else the mode and who is asked, `named:a,b`; `expires_ms` of an
 offer is 0 where it holds until it is accepted. The basis of an acceptance (R26) is `all`, `named` or `preferred`: whom its
 offer had asked. `work.schedule.disclosed` was computed at the Event's own time; its `end_ms` is 0 where it is unknown, its
-`confidence` in percent (docs/disclosure.md).
+`confidence` in percent (docs/disclosure.md). `work.reprioritised` says all three as they are from then on, changed or not;
+its `deadline_ms` is 0 for none.
 """
 
 
@@ -279,6 +282,16 @@ class NewItem:
     """'': to everybody; else 'named:a,b 0', 'preferred:a,b 10000' or '- 5000': whom it asks, and for how many milliseconds."""
     timeout_ms: int = 0
     """How long one run may take, as the contract says it in seconds; 0: as long as it likes. It stands in the sort key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """What is to change of an item's place in its own Group (C8); None leaves a value as it is."""
+
+    urgency: Urgency | None = None
+    deadline_ms: int | None = None
+    """0: none from now on."""
+    business_impact: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

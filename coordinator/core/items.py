@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
-from treadle.shared.model import ItemId, NewItem, Urgency
+from treadle.shared.model import ItemId, NewItem, Priority, Urgency
 from treadle.shared.names import check_capability, token
 from treadle.shared.versions import shelf, versioned
 
-from ..specs import PREFERRED_S, RETRIES, OfferSpec, Retry, WorkSpec
+from ..specs import PREFERRED_S, RETRIES, OfferSpec, PrioritySpec, Retry, WorkSpec
 from .graph import topological
 from .wording import place
 
@@ -140,6 +140,16 @@ def offer_of(spec: OfferSpec, where: str = "") -> str:
         seconds = PREFERRED_S if spec.offer == "preferred" else 0
     asked = ",".join([token(name, field=where + "offer_to") for name in spec.offer_to])
     return f"{spec.offer}:{asked} {_ms(seconds)}"
+
+
+def priority_of(spec: PrioritySpec, now_ms: int | None) -> Priority:
+    """What is to change, as the store has it; `now_ms` as of `plan_items`."""
+    ends = spec.deadline
+    return Priority(
+        urgency=None if spec.urgency is None else Urgency(spec.urgency),
+        deadline_ms=None if ends is None else deadline_ms(None if ends == "none" else ends, "deadline", now_ms),
+        business_impact=spec.business_impact,
+    )
 
 
 def _ms(seconds: float) -> int:

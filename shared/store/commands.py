@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..answers import Added, Ended
-from ..model import UNBOUNDED, AgentId, GroupId, ItemId, NewItem, Queued
+from ..model import UNBOUNDED, AgentId, GroupId, ItemId, NewItem, Priority, Queued
 from .loading import item_arguments, who_could
 from .store import Store
 
@@ -94,3 +94,14 @@ async def offer(store: Store, group: GroupId, item: ItemId, to: str, *, actor: s
     Refused with WORK_ALREADY_OWNED where a Worker owns it and neither its lease nor its start-by deadline is over.
     """
     await store.call("offer", store.partition_of(group), (group, item, actor, action, to))
+
+
+async def prioritise(store: Store, group: GroupId, item: ItemId, to: Priority, *, actor: str, action: str) -> str:
+    """Changes an item's place in its Group, at once where it waits; gives the state it is in now; `action` as of `retry`.
+
+    What a Worker owns goes on as it is. Refused (INVALID_STATE_TRANSITION) where the item or its Mission has ended.
+    """
+    said = (to.urgency and to.urgency.value, to.deadline_ms, to.business_impact)
+    arguments = (group, item, actor, action, *("-" if value is None else value for value in said))
+    answer = await store.call("prioritise", store.partition_of(group), arguments)
+    return answer[2].decode()

@@ -31,6 +31,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "retry": ("replid", "group", "item", "actor", "action"),
     "unblock": ("replid", "group", "item", "actor", "action", "digest", "resolution"),
     "offer": ("replid", "group", "item", "actor", "action", "offer"),
+    "prioritise": ("replid", "group", "item", "actor", "action", "urgency", "deadline_ms", "impact"),
     "archived": ("replid", "group", "seq", "digest", "actor"),
     "require_archive": ("replid", "required"),
     "end_membership": ("replid", "group", "agent", "actor", "reason"),

@@ -62,6 +62,17 @@ def test_an_item_is_told_by_its_events() -> None:
     assert item.owner == AGENT, "a yielded item stays its owner's"
 
 
+def test_a_changed_priority_moves_no_item_and_none_that_has_ended_has_one() -> None:
+    def changed(seq: int) -> Event:
+        return an_event(K.REPRIORITISED, seq, by="ana", urgency="critical", deadline_ms=0, impact=5)
+
+    assert folded([*RUNS, changed(6)]).items == folded(RUNS).items
+    assert folded([*START, changed(4)]).items == folded(START).items
+    done = [*RUNS, an_event(K.SUBMITTED, 6, digest="r"), an_event(K.RESULT_ACCEPTED, 7, by="policy")]
+    with pytest.raises(Corrupt, match="no transition: it is verified"):
+        folded([*done, changed(8)])
+
+
 def test_an_item_that_ended_shrinks_to_a_few_words() -> None:
     done = folded([*RUNS, an_event(K.SUBMITTED, 6, digest="r"), an_event(K.RESULT_ACCEPTED, 7, by="policy")])
     assert done.items == {}

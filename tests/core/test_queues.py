@@ -88,6 +88,12 @@ def test_a_newer_session_in_the_log_says_that_this_runtime_was_replaced() -> Non
     assert queues.is_replaced
 
 
+def test_a_changed_priority_leaves_what_is_owned_as_it_is() -> None:
+    events = [an_event(K.ACCEPTED), an_event(K.STARTED, 2)]
+    changed = an_event(K.REPRIORITISED, 3, by="ana", urgency="critical", deadline_ms=0, impact=5)
+    assert held(queues_of([*events, changed])) == held(queues_of(events))
+
+
 def test_queued_items_stand_in_the_order_they_were_accepted() -> None:
     names = [ItemId(name) for name in ("z", "b", "m")]
     queues = queues_of(an_event(K.ACCEPTED, seq, item=name) for seq, name in enumerate(names, 1))

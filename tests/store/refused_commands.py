@@ -19,6 +19,7 @@ COMMANDS: dict[str, Sequence[Any]] = {
     "retry": ("a", "ana", "action"),
     "unblock": ("a", "ana", "action", "digest", "resolution"),
     "offer": ("a", "ana", "action", "- 0"),
+    "prioritise": ("a", "ana", "action", "critical", "-", "-"),
 }
 """What each is called with behind the Group."""
 
@@ -93,7 +94,7 @@ def _of_an_unknown_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return an_unknown_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer", "unblock"):
+for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock"):
     refusal(_name, "INVALID_COMMAND")(_of_an_unknown_item(_name))
 
 
@@ -107,7 +108,7 @@ def _of_a_verified_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return a_verified_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer", "unblock"):
+for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock"):
     refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_verified_item(_name))
 
 
@@ -307,6 +308,44 @@ async def an_item_whose_time_out_is_no_time(world: World) -> Call:
 
 for _offer in WRONG_OFFERS:
     _wrong_offer(_offer)
+
+WRONG_PRIORITIES = (
+    *(("urgent", "-", "-"), ("", "-", "-"), ("-", "soon", "-"), ("-", "-1", "-"), ("-", "1" + 14 * "0", "-")),
+    *(("-", "-", "100000"), ("-", "-", "-1"), ("-", "-", "1.5"), ("-", "-", "")),
+    ("-", "-", "-"),
+)
+
+
+def _wrong_priority(*wanted: str) -> None:
+    @refusal("prioritise", "SCHEMA_VALIDATION_FAILED")
+    async def a_priority_that_is_none(world: World) -> Call:
+        await growing(world)
+        return command(world, "prioritise", "a", "ana", "action", *wanted)
+
+
+for _wanted in WRONG_PRIORITIES:
+    _wrong_priority(*_wanted)
+
+
+@refusal("prioritise", "INVALID_STATE_TRANSITION")
+async def what_is_cancelled_is_prioritised(world: World) -> Call:
+    await growing(world)
+    await command(world, "cancel")()
+    return command(world, "prioritise")
+
+
+@refusal("prioritise", "INVALID_STATE_TRANSITION")
+async def what_failed_for_good_is_prioritised(world: World) -> Call:
+    await growing(world)
+    await command(world, "fail_item")()
+    return command(world, "prioritise")
+
+
+@refusal("prioritise", "INVALID_STATE_TRANSITION")
+async def an_item_of_a_cancelled_mission_is_prioritised(world: World) -> Call:
+    await growing(world)
+    await command(world, "cancel", "-", "ana", "reason")()
+    return command(world, "prioritise")
 
 
 ARCHIVED = ("5", "a1" * 32, "ana")

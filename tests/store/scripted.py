@@ -31,7 +31,7 @@ from store.world import (
     lease_of,
 )
 from treadle.shared.errors import ReplyLost
-from treadle.shared.model import AgentId, Grant, GroupId, Limits
+from treadle.shared.model import AgentId, Grant, GroupId, Limits, Priority, Urgency
 from treadle.shared.schedules import Due, Interval, spec_text
 from treadle.shared.store import (
     Accept,
@@ -225,6 +225,8 @@ class Day:
         await insist(
             lambda: commands.offer(store, group, second.item, "preferred:worker-1 60000", actor="ana", action="2")
         )
+        to = Priority(Urgency.CRITICAL, business_impact=7)
+        await insist(lambda: commands.prioritise(store, group, second.item, to, actor="ana", action="3"))
         await insist(lambda: commands.cancel(store, group, second.item, actor="ana", reason="no-more"))
         await insist(lambda: commands.seal(store, group, actor="ana"))
         await insist(lambda: store.call("watch", 0, (group, first.item, "client", 60_000)))

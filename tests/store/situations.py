@@ -26,7 +26,7 @@ from store.world import (
     an_ask,
 )
 from treadle.shared.lifecycle import Given
-from treadle.shared.model import Grant, GroupId, ItemId, ItemState, Lease, LeaseId
+from treadle.shared.model import Grant, GroupId, ItemId, ItemState, Lease, LeaseId, Priority, Urgency
 from treadle.shared.store import Accept, Decline, Operation, commands
 
 ITEM = ItemId("a")
@@ -271,6 +271,11 @@ async def _offered_again(scene: Scene) -> None:
     await commands.offer(scene.world.store, scene.group, ITEM, "- 0", actor="ana", action="another action")
 
 
+async def _prioritised(scene: Scene) -> None:
+    to = Priority(Urgency.CRITICAL, 0, 5)
+    await commands.prioritise(scene.world.store, scene.group, ITEM, to, actor="ana", action="another action")
+
+
 COMMANDS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "add": _added,
     "cancel": _cancelled,
@@ -278,6 +283,7 @@ COMMANDS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "retry": _retried,
     "unblock": _unblocked,
     "offer": _offered_again,
+    "prioritise": _prioritised,
 }
 
 

@@ -151,6 +151,44 @@ async def test_a_mission_offers_items_to_workers_by_name_and_a_person_offers_the
         await mission.offer("a", mode="named")
 
 
+async def test_a_mission_prioritises_its_items(client: Client, world: World) -> None:
+    mission = await client.submit(
+        MissionSpec(objective="o", work=[WorkSpec(id=item, capability="index") for item in "abc"])
+    )
+    by = datetime.fromtimestamp(await world.store.now_ms() // 1000, UTC) + timedelta(hours=2)
+    assert await mission.prioritise("c", urgency="critical", deadline=by, business_impact=7) == "offered"
+    view = (await mission.items())["c"]
+    assert (view.urgency, view.deadline_ms // 1000) == ("critical", int(by.timestamp()))
+    await mission.prioritise("c", deadline="none")
+    view = (await mission.items())["c"]
+    assert (view.urgency, view.deadline_ms) == ("critical", 0)
+    hand = await world.hand()
+    assert [grant.item for grant in await hand.take(mission.group)] == ["c"]
+    await mission.cancel_item("b")
+    with pytest.raises(Refused, match=r'item "b" of mission ".*" is cancelled and cannot be prioritised any more'):
+        await mission.prioritise("b", urgency="high")
+    with pytest.raises(Refused, match=r'item "nobody" of mission ".*" is not there'):
+        await mission.prioritise("nobody", urgency="high")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "give urgency, deadline or business_impact"),
+        ({"urgency": "urgent"}, "urgency: 'urgent' must be one of critical, high, normal, routine"),
+        ({"business_impact": 100_000}, "business_impact: 100000 must be 0 to 99,999"),
+        ({"deadline": datetime(2030, 1, 1)}, "has no time zone"),
+        ({"deadline": datetime(2020, 1, 1, tzinfo=UTC)}, "is in the past"),
+        ({"deadline": 5}, "is not a datetime"),
+    ],
+)
+async def test_a_priority_that_is_none_is_said(client: Client, fields: dict[str, Any], said: str) -> None:
+    mission = await client.submit(MissionSpec(objective="o", work=[WorkSpec(id="a", capability="index")]))
+    with pytest.raises(Misuse, match=said):
+        await mission.prioritise("a", **fields)
+    assert (await mission.items())["a"].urgency == "normal"
+
+
 async def test_what_waits_for_others_is_not_offered_before_them(client: Client) -> None:
     work = [WorkSpec(id="a", capability="index"), WorkSpec(id="b", capability="index", after=["a"])]
     mission = await client.submit(MissionSpec(objective="o", work=work))

@@ -23,7 +23,7 @@ from store.world import (
     an_ask,
 )
 from treadle.shared.errors import TreadleError
-from treadle.shared.model import AgentId, Event, GroupId, ItemId
+from treadle.shared.model import AgentId, Event, GroupId, ItemId, Priority, Urgency
 from treadle.shared.schedules import Interval
 from treadle.shared.store import Accept, Decline, Store, archiving, commands, repairing, snapshots
 from treadle.shared.store.connection import Call
@@ -185,6 +185,12 @@ async def _offer(world: World) -> None:
     await commands.offer(world.store, GROUP, ItemId("a"), "- 0", actor="ana", action="1")
 
 
+async def _prioritise(world: World) -> None:
+    await world.mission()
+    to = Priority(Urgency.HIGH)
+    await commands.prioritise(world.store, GROUP, ItemId("a"), to, actor="ana", action="1")
+
+
 async def _accept(world: World) -> None:
     await world.mission()
     await (await world.hand()).do(Accept(GROUP, ItemId("a")))
@@ -288,6 +294,7 @@ HAPPY: dict[str, Happy] = {
     "retry": _retry,
     "snapshot": _snapshot,
     "offer": _offer,
+    "prioritise": _prioritise,
     "archived": _archived,
     "end_membership": _end_membership,
     "admit": _admit,

@@ -63,6 +63,7 @@ def test_what_reads_only_says_so_and_what_finishes_runs_in_a_full_store() -> Non
         "retry",
         "unblock",
         "offer",
+        "prioritise",
         "schedule",
         "fire",
     }

@@ -67,6 +67,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
     assert set(calls) == {
         *("open_store", "adopt", "create", "open_session", "install_session", "turn", "renew", "read", "tick"),
         *("look", "watch", "close_session", "add", "seal", "cancel", "fail_item", "retry", "offer", "unblock"),
+        "prioritise",
         *("pause", "schedule", "fire", "archived", "require_archive", "end_membership", "admit", "tail"),
         *("reincarnate", "distrust", "snapshot", "trim", "question", "answer"),
         *("set_policy", "note_policy"),

@@ -12,7 +12,7 @@ from store.harms import DAMAGE, FOREIGN, REBORN
 from store.refused_commands import COMMANDS, growing
 from store.world import SHORT_MS, Hand, World, a_block, a_submit, a_take
 from treadle.shared.errors import Refused
-from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId
+from treadle.shared.model import AgentId, EventKind, Grant, GroupId, ItemId, Priority, Urgency
 from treadle.shared.store import commands, repairing, snapshots, standing, verifying
 from treadle.shared.store.differences import Difference
 from treadle.shared.store.replies import parse_usage
@@ -307,6 +307,19 @@ async def test_blocked_items_and_offers_to_some_are_verified_and_repaired_as_the
     assert f"b {GROUP} a" in due
     assert (await hand.do(a_submit(two))).done
     assert await world.state() == "blocked"
+
+
+async def test_a_changed_priority_is_verified_and_outlives_a_repair(world: World) -> None:
+    world.audited = False
+    await world.mission(GROUP, *(a_new_item(item) for item in "abc"))
+    to = Priority(Urgency.CRITICAL, business_impact=3)
+    await commands.prioritise(world.store, GROUP, ItemId("c"), to, actor="ana", action="1")
+    assert await differences(world) == ()
+    await DAMAGE["a deleted log"].harm(world)
+    await repaired(world)
+    await settle(world)
+    assert await differences(world) == ()
+    assert [grant.item for grant in await (await world.hand()).take(most=3)] == ["c", "a", "b"]
 
 
 async def test_a_repaired_group_counts_once_in_its_account_and_its_class(world: World) -> None:

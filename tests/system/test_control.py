@@ -10,7 +10,7 @@ from commanding import Commands
 from fleet import Desk, Fleet, chain, sleeper
 from treadle.coordinator import WorkSpec
 from treadle.shared import codec
-from treadle.shared.model import GroupId, ItemId
+from treadle.shared.model import EventKind, GroupId, ItemId
 from treadle.shared.names import token
 from treadle.shared.store import commands
 from treadle.shared.store.embedded import EmbeddedServer
@@ -75,6 +75,28 @@ async def test_an_item_is_offered_to_a_worker_by_name_and_why_says_so(run: Comma
     assert "--for: " in run("offer", "m/a", "--for", "soon", status=2).stderr
     assert run("offer", "m/a", "--json").document()["results"] == [{"target": "m/a", "state": "offered", "error": None}]
     assert "OFFERED_TO" not in run("why", "m/a", "--json").stdout
+
+
+async def test_an_item_is_prioritised_and_goes_before_the_others_of_its_mission(run: Commands, desk: Desk) -> None:
+    await desk.submit("m", *(WorkSpec(id=item, capability="index") for item in "abc"))
+    said = run("prioritise", "m/c", "m/b", "--urgency", "critical", "--deadline", "+2h", "--business-impact", "7")
+    assert said.stdout == "m/c: offered\nm/b: offered\n"
+    answer = run("prioritise", "m/b", "--deadline", "none", "--business-impact", "0", "--json").document()
+    assert answer["results"] == [{"target": "m/b", "state": "offered", "error": None}]
+    told = [
+        (event.item, event.get("urgency"), event.get("impact"))
+        for event in await desk.of_kind("m", EventKind.REPRIORITISED)
+    ]
+    assert told == [("c", "critical", "7"), ("b", "critical", "7"), ("b", "critical", "0")]
+    run("cancel", "m/b")
+    refused = run("prioritise", "m/c", "m/b", "--urgency", "high", status=1)
+    assert refused.stdout == "m/c: offered\n"
+    assert "m/b: it is cancelled already" in refused.stderr
+    assert "give at least one of them" in run("prioritise", "m/c", status=2).stderr
+    assert "--deadline: " in run("prioritise", "m/c", "--deadline", "soon", status=2).stderr
+    assert "is in the past" in run("prioritise", "m/c", "--deadline", "2020-01-01T00:00:00Z", status=2).stderr
+    assert "0 to 99999" in run("prioritise", "m/c", "--business-impact", "100000", status=2).stderr
+    assert "is no address of a WorkItem" in run("prioritise", "m", "--urgency", "high", status=2).stderr
 
 
 async def test_requeue_finds_what_is_meant_and_asks_before_it_takes_everything(run: Commands, desk: Desk) -> None:

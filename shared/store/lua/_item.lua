@@ -1,6 +1,7 @@
 -- WorkItems in memory. Fields of an item's hash:
 --   st state, cap capability, key its place in the order (design.md 3.6), w width, tm its time-out, urg imp dl sb: urgency
---   rank, business impact, deadline, start-by seconds; dep unfinished dependencies, after what it waits for, out how many
+--   rank, business impact, deadline, start-by seconds; qs since when it is queued, where `key` does not tell;
+--   dep unfinished dependencies, after what it waits for, out how many
 --   wait for it, rel how many of `out` are released, ex how many of them have been seen to have ended; oe own ses:
 --   Ownership Epoch, owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far,
 --   start, charge estimate; ckn ckd: number and digest of the newest Checkpoint, ckp digest of the one before it, dg
@@ -69,6 +70,11 @@ function T.sort_key(it, queued)
   return string.format('%014.0f', due) .. T.RANK[urgency]
     .. string.format('%05.0f', 99999 - tonumber(it.imp or '0')) .. ':' .. it.id
     .. (it.w and '*' .. it.w or '') .. (it.tm and '+' .. it.tm or '')
+end
+
+-- Since when an item is queued that has a sort key. Without a deadline the key tells.
+function T.queued_since(it)
+  return tonumber(it.qs) or tonumber(string.sub(it.key, 1, 14)) - T.PATIENCE[it.urg or 'normal']
 end
 
 -- The item that a sort key is of. Behind its id stand its width, where that is not 1, and its time-out in milliseconds, where it

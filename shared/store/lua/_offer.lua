@@ -2,7 +2,10 @@
 
 -- Offers an item: from here on it may be accepted, by everybody or by those it is for.
 function T.offer(S, G, it, cause, by)
-  if not it.key then T.put(it, 'key', T.sort_key(it, S.now)) end
+  if not it.key then
+    T.put(it, 'key', T.sort_key(it, S.now))
+    if it.dl then T.put(it, 'qs', T.int(S.now)) end
+  end
   T.put(it, 'nb', nil)
   T.put(it, 'st', 'offered')
   if it.to or it.om then T.announce(S, G, it, cause, by or 'policy')
