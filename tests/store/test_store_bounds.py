@@ -205,11 +205,11 @@ async def test_an_item_costs_few_commands_where_a_worker_is_busy(groups: int, at
         assert len(grants) == 16
 
 
-async def test_a_lone_item_on_an_idle_system_costs_about_70_commands(world: World) -> None:
+async def test_the_whole_life_of_a_lone_item_costs_less_than_100_commands(world: World) -> None:
     hand = await world.hand()
 
     async def whole_life() -> None:
         await world.mission()
         await hand.do(a_submit(await hand.started()))
 
-    await counted(world, whole_life, at_most=90)
+    await counted(world, whole_life, at_most=99)

@@ -63,7 +63,7 @@ async def test_br_41_a_thousand_short_lived_sessions_over_three_groups_leave_no_
     heard = f"@wake:{capability_set(idle.session.capabilities)}"  # of the one that lives, but does not listen here
     new = {name for name in after.keys() - before.keys() - {heard} if not re.fullmatch(r"g\d:\w+(:.*)?", name)}
     assert {name for name in new if OF_ONE_AGENT.match(name)} == set(), grown
-    assert new <= {"@usage", "@parked"}, "only what belongs to a Group, whoever worked in it"
+    assert new <= {"@usage", "@nodes", "@parked"}, "only what belongs to a Group or its account, whoever worked in it"
     assert await world.raw.hlen(world.key("@sessions")) == 1, "a live but idle Worker is not reaped"
     lanes = await world.raw.hkeys(world.key("@lanes"))
     assert {lane.split()[0] for lane in lanes} <= {b"idle"}
