@@ -168,6 +168,7 @@ class Tenure:
         self.asked.slots = slots
         self._desk.threads.resize(slots)
         self.taking.ready.govern(policy, now_ms)
+        self.disclosing.interval_ms = round(1000 * policy.disclosure.interval_s)
         self.taking.slot_freed()
 
     # --- what the store says ---

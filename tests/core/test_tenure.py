@@ -19,13 +19,14 @@ from treadle.shared.model import (
     Session,
     Usage,
 )
-from treadle.shared.policy import MissionRule, Policy, Rule
+from treadle.shared.policy import Disclosure, MissionRule, Policy, Rule
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.run import Run
 from treadle.worker.taking import FRUITLESS_MAX
 from treadle.worker.tenure import HALTED_S, Tenure
 from treadle.worker.terms import check_pattern
+from treadle.worker.threads import Threads
 
 K = EventKind
 ENVELOPE = Envelope(NOW_MS, None, 1, 1)
@@ -38,7 +39,7 @@ async def _work(context: Any, inputs: Any) -> None:
 class NoDesk:
     """Runs of these tests ask nothing."""
 
-    threads: Any = None
+    threads = Threads(1)
 
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         raise AssertionError((partition, operation))
@@ -106,6 +107,12 @@ async def test_a_start_brings_the_slots_that_its_group_may_use() -> None:
     tenure.inherit([a_grant(started=False)])
     (turn,) = tenure.turns(NOW_MS)
     assert turn.operations[0] == Start(GROUP, ITEM, 1, CAPABILITY, 1, Limits(slots_group=3))
+
+
+async def test_disclosures_are_as_far_apart_as_the_policy_says() -> None:
+    tenure = a_tenure()
+    tenure.govern(Policy(1, disclosure=Disclosure(interval_s=5)), 2, NOW_MS)
+    assert tenure.disclosing.interval_ms == 5_000
 
 
 async def test_a_start_that_is_refused_in_quarantine_keeps_the_item_and_is_tried_at_its_end() -> None:
