@@ -75,7 +75,7 @@ async def test_br_41_a_thousand_short_lived_sessions_over_three_groups_leave_no_
                 break
         assert await world.raw.hkeys(world.key("@epochs")) == [b"idle"]
         left = {name for name in await shape(world) if name.startswith("@")}
-        assert left - {heard, "@usage", "@parked"} <= before.keys()
+        assert left - {heard, "@usage", "@nodes", "@parked"} <= before.keys()
     assert (await idle.turn()).outcomes == ()
     states: Counter[str] = Counter()
     for number in range(GROUPS):
