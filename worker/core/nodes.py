@@ -230,7 +230,7 @@ class Level:
 
     def level_out(self, now_ms: int) -> None:
         """Puts all that is listed level with the largest v or tag: what was hoarded is forgotten."""
-        nodes = [node for order in (self.served, self.waiting) for node in order]
+        nodes = list(self)
         levels = [
             node.standing.virtual_time(now_ms) if node.standing.usage.served else node.standing.tag for node in nodes
         ]
