@@ -5,22 +5,25 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
+import anyio
 import typer
 from treadle.shared.answers import MissionView
 from treadle.shared.facts import GroupFacts, Progress, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
-from treadle.shared.model import MissionState
+from treadle.shared.model import AgentId, MissionState
 from treadle.shared.names import name_of
-from treadle.shared.store import Store, pictures
+from treadle.shared.store import Store, pictures, policies
 from treadle.shared.store import sizes as memory
 
-from ..core.figures import shares
+from ..core.figures import presence
 from ..core.readable import size, span, times
+from ..core.sharing import Share, shares, weight_of
 from .opening import with_store
-from .options import AsJson, Prefix, Url, whole
+from .options import AsJson, Prefix, Url, seconds, whole
 from .output import Column, document, note, table
 
 MOST_LOOKED_AT = 100_000
+OVER_S_MAX = 3_600.0
 Most = Annotated[
     int, typer.Option(help="Show at most so many.", parser=whole(1, MOST_LOOKED_AT), metavar="N", show_default=True)
 ]
@@ -100,32 +103,39 @@ def _fields(one: MissionView) -> dict[str, Any]:
 def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
     """List the Workers that have a session.
 
-    What they offer, what they hold, when they last told that they are there. A `silent` one has told nothing for four
-    lease TTLs; after ten the store ends its session.
+    What they offer, when they last told that they are there, and how full they are, coarsely: `idle`, `partly`, `busy`, or
+    `unknown`. A `silent` one has told nothing for four lease TTLs; after ten the store ends its session.
 
-    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "capabilities", "versions", "slots", "held",
-    "ttl_ms", "renewed_ms"}]}; slots is null where the store does not know it
+    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "load", "capabilities", "versions", "slots", "ttl_ms",
+    "renewed_ms"}]}; slots is null where the store does not know it
     """
-    now_ms, found = with_store(url, prefix, pictures.workers)
+
+    async def read(store: Store) -> tuple[int, list[WorkerFacts], dict[AgentId, int]]:
+        now_ms, found = await pictures.workers(store)
+        return now_ms, found, await pictures.slots_in_use(store, found)
+
+    now_ms, found, used = with_store(url, prefix, read)
+    loads = [presence(one, used.get(one.agent), now_ms) for one in found]
     if as_json:
-        document({"now_ms": now_ms, "workers": [_worker(one, now_ms) for one in found]})
+        rows = [_worker(one, load, now_ms) for one, load in zip(found, loads, strict=True)]
+        document({"now_ms": now_ms, "workers": rows})
         return
     if not found:
         note("no Worker; `treadle-worker run --handlers MODULE` starts one")
         return
     columns = [
         *(Column("WORKER"), Column("EPOCH", right=True, is_extra=True), Column("STATE"), Column("SLOTS", right=True)),
-        *(Column("HELD", right=True), Column("RENEWED", right=True), Column("CAPABILITIES")),
+        *(Column("LOAD"), Column("RENEWED", right=True), Column("CAPABILITIES")),
     ]
     table(
         columns,
         (
             (
-                *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots or "?", one.held),
+                *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots or "?", load),
                 f"{span(now_ms - one.renewed_ms)} ago" if one.renewed_ms else "?",
                 " ".join(one.capabilities),
             )
-            for one in found
+            for one, load in zip(found, loads, strict=True)
         ),
     )
 
@@ -134,16 +144,21 @@ def _liveness(one: WorkerFacts, now_ms: int) -> str:
     return "silent" if one.is_silent(now_ms) else "live"
 
 
-def _worker(one: WorkerFacts, now_ms: int) -> dict[str, Any]:
+def _worker(one: WorkerFacts, load: str, now_ms: int) -> dict[str, Any]:
     fields = asdict(one)
     name = name_of(fields.pop("agent"))
-    return {"worker": name, "state": _liveness(one, now_ms)} | fields | {"slots": one.slots or None}
+    del fields["held"]  # how much it is of whom is nobody's but theirs (R39)
+    return {"worker": name, "state": _liveness(one, now_ms), "load": load} | fields | {"slots": one.slots or None}
 
 
 def groups(
     account: Annotated[str | None, typer.Option(help="Only those of this account.", metavar="NAME")] = None,
     with_ended: Annotated[bool, typer.Option("--all", help="Those of ended Missions too.")] = False,
     sizes: Annotated[bool, typer.Option("--sizes", help="Memory too, about: it measures some items of each.")] = False,
+    over_s: Annotated[
+        float | None,
+        typer.Option("--over", help="SHARE of the next so many seconds.", parser=seconds(0.1, OVER_S_MAX), metavar="S"),
+    ] = None,
     most: Most = 1000,
     url: Url = None,
     prefix: Prefix = None,
@@ -151,37 +166,44 @@ def groups(
 ) -> None:
     """List Groups: takeable work, service against weight.
 
-    As Workers see them: what may be taken now, what runs, and the service each has had. USED is in slot-seconds. SHARE
-    is of what its account's Groups that have not ended have had, since each began; DUE is what its weight gives it
-    while all of them have work. LOG is how many Events its log has, from FIRST to SEQ; SNAPSHOT the sequence of its newest
-    one. A log that was damaged is `halted:CODE`; one that has ended goes when its time is over.
+    As Workers see them: what may be taken now, what runs, and the service each has had. USED is in slot-seconds. SHARE is of
+    the service that all Groups have had which have not ended: since each began, or with --over in the seconds that the command
+    then waits. DUE is what the weights of class, account and Mission give it while all of them have work; ATTAINABLE what it
+    can have now of the slots of the live Workers, by quotas, capabilities and what the others can use. LOG is how many Events
+    its log has, from FIRST to SEQ; SNAPSHOT the sequence of its newest one. A log that was damaged is `halted:CODE`; one that
+    has ended goes when its time is over.
 
-    --json: {"groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable", "running",
-    "used_ms", "share", "due", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes"}]}; share is null where
-    nothing was used yet, snapshot_seq where there is none, bytes without --sizes or where the server cannot say
+    --json: {"over_s", "groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable",
+    "running", "used_ms", "share", "due", "attainable", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes"}]};
+    weight is the one by the policy, over_s null without --over, share where nothing was used, share, due and attainable where
+    it has ended, attainable where no Worker is live, snapshot_seq where there is none, bytes without --sizes or where the
+    server cannot say
     """
 
-    async def read(store: Store) -> list[GroupFacts]:
+    async def read(store: Store) -> tuple[list[GroupFacts], list[Share]]:
         everything = await pictures.groups(store, most=MOST_LOOKED_AT, only_live=not with_ended)
-        if not sizes:
-            return everything
-        wanted = [one.group for one in everything if account in (None, one.account)][:most]
-        measured = await memory.sizes(store, wanted)
-        return [replace(one, bytes=measured.get(one.group)) for one in everything]
+        before_ms = {one.group: 0 for one in everything}
+        if over_s is not None:
+            before_ms = {one.group: one.used_ms for one in everything}
+            await anyio.sleep(over_s)
+            everything = await pictures.groups(store, most=MOST_LOOKED_AT, only_live=not with_ended)
+        used_ms = {one.group: one.used_ms - before_ms.get(one.group, 0) for one in everything}
+        now_ms, found = await pictures.workers(store)
+        live, policy = [one for one in found if not one.is_silent(now_ms)], await policies.known(store)
+        everything = [replace(one, weight=weight_of(one, policy)) for one in everything]
+        if sizes:
+            wanted = [one.group for one in everything if account in (None, one.account)][:most]
+            measured = await memory.sizes(store, wanted)
+            everything = [replace(one, bytes=measured.get(one.group)) for one in everything]
+        return everything, shares(everything, policy, live, used_ms)
 
-    everything = with_store(url, prefix, read)
     found = [
         (one, share)
-        for one, share in zip(everything, shares(everything), strict=True)
+        for one, share in zip(*with_store(url, prefix, read), strict=True)
         if account in (None, one.account)
     ]
     if as_json:
-        rows: list[dict[str, Any]] = []
-        for one, share in found[:most]:
-            fields = asdict(one)
-            del fields["group"]
-            rows.append(fields | {"share": share.used, "due": share.due})
-        document({"groups": rows})
+        document({"over_s": over_s, "groups": [_group(one, share) for one, share in found[:most]]})
         return
     if not found:
         note("no Group" + ("" if with_ended else " of a Mission that has not ended; --all shows the others"))
@@ -189,7 +211,7 @@ def groups(
     columns = [
         *(Column("ACCOUNT"), Column("MISSION"), Column("STATE"), Column("WEIGHT", right=True)),
         *(Column("TAKEABLE", right=True), Column("RUNNING", right=True), Column("USED", right=True, is_extra=True)),
-        *(Column("SHARE", right=True), Column("DUE", right=True)),
+        *(Column("SHARE", right=True), Column("DUE", right=True), Column("ATTAINABLE", right=True)),
         *(Column("ITEMS", right=True, is_extra=True), Column("SEQ", right=True, is_extra=True)),
         *(Column("LOG", right=True, is_extra=True), Column("FIRST", right=True, is_extra=True)),
         Column("SNAPSHOT", right=True, is_extra=True),
@@ -200,7 +222,7 @@ def groups(
         (
             (
                 *(one.account, one.mission, one.state, f"{one.weight:g}", one.takeable, one.running),
-                *(f"{one.used_ms / 1000:,.1f}", "-" if share.used is None else f"{share.used:.1%}", f"{share.due:.1%}"),
+                *(f"{one.used_ms / 1000:,.1f}", _part(share.had), _part(share.due), _part(share.attainable)),
                 *(one.items, one.seq, one.log_length, one.first_seq or "-"),
                 "-" if one.snapshot_seq is None else one.snapshot_seq,
                 *((["-" if one.bytes is None else size(one.bytes)]) if sizes else ()),
@@ -210,3 +232,13 @@ def groups(
     )
     if len(found) > most:
         note(f"{times(len(found) - most, 'Group')} left out; --most {len(found)} shows them")
+
+
+def _part(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _group(one: GroupFacts, share: Share) -> dict[str, Any]:
+    fields = asdict(one)
+    del fields["group"], fields["takes"]
+    return fields | {"share": share.had, "due": share.due, "attainable": share.attainable}

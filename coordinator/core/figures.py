@@ -1,42 +1,18 @@
-"""The figures that people are shown: shares against weights, how fast it goes, one line of progress. Pure."""
+"""The figures that people are shown: how fast it goes, how full a Worker is, one line of progress. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from treadle.shared.facts import GroupFacts, Progress
+from treadle.shared.facts import Progress, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 from treadle.shared.model import GroupId, MissionState
 
 from .readable import safe, span
 
 RATE_OVER_MS = 15_000
-ENDED = ("ended", "cancelled")
-"""States of a Group whose Mission has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Of its account's service: what this Group has had, and what its weight gives it while all of them have work."""
-
-    used: float | None
-    """None: its account's Groups have had nothing yet."""
-    due: float
-
-
-def shares(groups: Sequence[GroupFacts]) -> list[Share]:
-    """The share of each Group, in their order, among those of its account that have not ended."""
-    found: list[Share] = []
-    for one in groups:
-        rivals = [other for other in groups if other.account == one.account and other.state not in ENDED]
-        if one not in rivals:
-            rivals.append(one)
-        used_ms = sum(other.used_ms for other in rivals)
-        weight = sum(other.weight for other in rivals)
-        found.append(Share(one.used_ms / used_ms if used_ms else None, one.weight / weight))
-    return found
 
 
 @dataclass(slots=True)
@@ -104,3 +80,13 @@ def left(one: Progress, rate: float | None) -> str:
 def is_well(missions: Iterable[Progress]) -> bool:
     """Whether every Mission that has ended was approved."""
     return all(one.state not in TERMINAL_MISSIONS or one.state is MissionState.APPROVED for one in missions)
+
+
+def presence(one: WorkerFacts, running: int | None, now_ms: int) -> str:
+    """How full a Worker is, coarsely (R39): what it runs, and for whom, is nobody's but theirs.
+
+    `running`: the slots that it runs something in; None where nobody looked.
+    """
+    if running is None or not one.slots or one.is_silent(now_ms):
+        return "unknown"
+    return "idle" if running == 0 else "busy" if running >= one.slots else "partly"

@@ -106,7 +106,7 @@ async def _groups(client: Any, base: str, partition: int, now_ms: int, most: int
         takeable = await _takeable(client, base, page, [caps for caps, _, _ in missions])
         flags = await _flags(client, base)
         rows = zip(page, usages, seqs, logs, missions, takeable, strict=True)
-        for name, usage, seq, (length, first), (_, total, snapshot), count in rows:
+        for name, usage, seq, (length, first), (_, total, snapshot), (count, takes) in rows:
             used_ms, running = _service(usage, now_ms)
             state, weight, account, priority_class, *_ = records[name]
             if state == "active" and not flags.keys().isdisjoint(("all", f"a:{account}", f"g:{name}")):
@@ -121,6 +121,7 @@ async def _groups(client: Any, base: str, partition: int, now_ms: int, most: int
                     weight=float(weight),
                     priority_class=priority_class,
                     takeable=count,
+                    takes=takes,
                     running=running,
                     used_ms=used_ms,
                     seq=int(seq or 0),
@@ -133,8 +134,10 @@ async def _groups(client: Any, base: str, partition: int, now_ms: int, most: int
     return found
 
 
-async def _takeable(client: Any, base: str, names: Sequence[GroupId], caps: Sequence[bytes | None]) -> list[int]:
-    """How many items of each Group may be taken now, over all its capabilities."""
+async def _takeable(
+    client: Any, base: str, names: Sequence[GroupId], caps: Sequence[bytes | None]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """How many items of each Group may be taken now, over all its capabilities, and in which places of the index."""
     async with client.pipeline(transaction=False) as pipe:
         for name, listed in zip(names, caps, strict=True):
             for capability in (listed or b"").decode().split():
@@ -144,12 +147,14 @@ async def _takeable(client: Any, base: str, names: Sequence[GroupId], caps: Sequ
                 else:
                     pipe.zlexcount(place, least, most)
         answers = iter(await pipe.execute())
-    found: list[int] = []
+    found: list[tuple[int, tuple[str, ...]]] = []
     for listed in caps:
-        said = [next(answers) for _ in (listed or b"").split()]
+        places = (listed or b"").decode().split()
+        said = [next(answers) for _ in places]
         # What is offered to several by name stands under each of them.
         asked = {member for one in said if isinstance(one, list) for member in cast("list[bytes]", one)}
-        found.append(len(asked) + sum(one for one in said if isinstance(one, int)))
+        count = len(asked) + sum(one for one in said if isinstance(one, int))
+        found.append((count, tuple(place for place, one in zip(places, said, strict=True) if one)))
     return found
 
 
@@ -222,7 +227,7 @@ async def why(store: Store, group: GroupId, item: ItemId) -> ItemFacts | None:
         return facts
     sessions = [one for one in (await workers(store))[1] if one.can(facts.capability)]
     live = tuple(one for one in sessions if not one.is_silent(now_ms))
-    busy = await _busy(store, live)
+    busy = sum((await slots_in_use(store, live)).values())
     flags = await store.run(_flags, base)
     quarantine_ms = int(await store.run(lambda client: client.hget(keys.meta(base), "quarantine")) or b"0")
     holding = ("all", f"a:{account}", f"c:{parted(facts.capability)[0]}", f"g:{group}")
@@ -314,28 +319,41 @@ async def evidence(
     return FailureFacts(name_of(item), str(said.get("type", "")), str(said.get("text", "")))
 
 
-async def _busy(store: Store, live: Iterable[WorkerFacts]) -> int:
-    """The slots of these Workers that run something now, whatever it is; a bounded number of runs is looked at."""
-    agents = [one.agent for one in live if one.held]
-    busy = 0
+async def slots_in_use(store: Store, sessions: Sequence[WorkerFacts]) -> dict[AgentId, int]:
+    """The slots of each of these Workers that run something now, whatever it is; a bounded number of runs is looked at.
+
+    One of which more would have to be looked at is not in it.
+    """
+    found: dict[AgentId, int] = {}
     left = RUNS_LOOKED_AT
+    for one in sessions:
+        if one.held <= left:
+            found[one.agent] = 0
+            left -= one.held
+    agents = [one.agent for one in sessions if one.held and one.agent in found]
     for partition in range(store.partitions):
-        if agents and left > 0:
-            width, looked = await store.run(_running_width, store.base(partition), agents, left)
-            busy, left = busy + width, left - looked
-    return busy
+        if agents:
+            for agent, width in await store.run(_running_widths, store.base(partition), agents):
+                found[agent] += width
+    return found
 
 
-async def _running_width(client: Any, base: str, agents: Sequence[AgentId], most: int) -> tuple[int, int]:
+async def _running_widths(client: Any, base: str, agents: Sequence[AgentId]) -> list[tuple[AgentId, int]]:
     async with client.pipeline(transaction=False) as pipe:
         for agent in agents:
-            pipe.zrange(keys.held(base, agent), 0, most - 1)
-        members = [member.decode().split(" ") for found in await pipe.execute() for member in found][:most]
+            pipe.zrange(keys.held(base, agent), 0, RUNS_LOOKED_AT - 1)
+        held = [
+            (agent, *member.decode().split(" "))
+            for agent, members in zip(agents, await pipe.execute(), strict=True)
+            for member in members
+        ][:RUNS_LOOKED_AT]
     async with client.pipeline(transaction=False) as pipe:
-        for group, item in members:
-            pipe.hmget(keys.item(base, GroupId(group), item), "st", "w")
+        for _, group, item in held:
+            pipe.hmget(keys.item(base, GroupId(group), ItemId(item)), "st", "w")
         states = await pipe.execute()
-    return sum(int(width or 1) for state, width in states if state == b"active"), len(members)
+    return [
+        (agent, int(width or 1)) for (agent, *_), (state, width) in zip(held, states, strict=True) if state == b"active"
+    ]
 
 
 async def _flags(client: Any, base: str) -> dict[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from treadle.coordinator.commands.displays import JsonLines, Lines
-from treadle.coordinator.core.figures import Frame, Pace, Share, is_well, left, line, pace, shares
-from treadle.shared.facts import GroupFacts, Progress
-from treadle.shared.model import GroupId, MissionState
+from treadle.coordinator.core.figures import Frame, Pace, is_well, left, line, pace, presence
+from treadle.shared.facts import Progress, WorkerFacts
+from treadle.shared.model import AgentId, Capability, GroupId, MissionState
 
 NOW = 1_800_000_000_000
 ONE = Progress("m\x1b[2J", GroupId("m%1B%5B2J"), MissionState.ACTIVE, 10, 4, 1, 0, 2)
@@ -102,11 +103,15 @@ def test_a_standing_mission_with_nothing_to_do_is_no_reason_to_stay_where_nobody
     assert frame(replace(ONE, state=MissionState.FAILED)).is_over(idle_too=False)
 
 
-def test_shares_are_of_the_groups_of_the_same_account_that_have_not_ended() -> None:
-    def group(mission: str, account: str, weight: float, used_ms: int, state: str = "active") -> GroupFacts:
-        return GroupFacts(mission, GroupId(mission), 0, state, account, weight, "standard", 0, 0, used_ms, 1, 1)
-
-    found = shares(
-        [group("a", "x", 1, 100), group("b", "x", 3, 300), group("c", "y", 2, 0), group("d", "x", 4, 600, "ended")]
-    )
-    assert found == [Share(0.25, 0.25), Share(0.75, 0.75), Share(None, 1.0), Share(0.6, 0.5)]
+@pytest.mark.parametrize(
+    ("slots", "running", "silent_ms", "expected"),
+    [
+        *((4, 0, 0, "idle"), (4, 1, 0, "partly"), (4, 4, 0, "busy"), (2, 3, 0, "busy")),
+        *((4, None, 0, "unknown"), (0, 1, 0, "unknown"), (4, 1, 40_001, "unknown")),
+    ],
+)
+def test_r39_presence_has_four_levels_and_no_count(
+    slots: int, running: int | None, silent_ms: int, expected: str
+) -> None:
+    one = WorkerFacts(AgentId("w"), 1, (Capability("index"),), slots, 10_000, NOW - silent_ms, 7)
+    assert presence(one, running, NOW) == expected

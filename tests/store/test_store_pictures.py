@@ -40,6 +40,9 @@ async def test_the_workers_of_all_partitions_are_one_each_with_what_they_hold(wo
     now_ms, (one,) = await pictures.workers(world.store)
     assert (one.agent, one.epoch, set(one.capabilities), one.ttl_ms) == ("w-1", 1, {"index", "audit"}, 10_000)
     assert one.held == 1
+    assert await pictures.slots_in_use(world.store, [one]) == {one.agent: 1}
+    many = replace(one, held=pictures.RUNS_LOOKED_AT + 1)
+    assert await pictures.slots_in_use(world.store, [many]) == {}
     assert not one.is_silent(now_ms)
     assert 0 <= now_ms - one.renewed_ms < 5_000
     assert replace(one, renewed_ms=now_ms - 40_001).is_silent(now_ms)

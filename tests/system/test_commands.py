@@ -79,7 +79,7 @@ async def test_a_mission_file_is_submitted_watched_and_listed(run: Commands, fle
     assert "approved" in rows[1]
     assert "[b]x[/b]" in rows[1]
     (worker,) = json.loads(run("workers", "--json").stdout)["workers"]
-    assert (worker["worker"], worker["state"], worker["held"]) == ("w-1", "live", 0)
+    assert (worker["worker"], worker["state"], worker["load"]) == ("w-1", "live", "idle")
     assert "w-1" in run("workers").stdout
     assert json.loads(run("why", f"{NAME}/b", "--json").stdout)["gates"][0]["code"] == "VERIFIED"
 
@@ -170,6 +170,10 @@ async def test_groups_show_shares_and_why_shows_capacity(run: Commands, fleet: F
     await until(lambda: fleet.lines(what="begin"), description="one of them runs")
     (group,) = json.loads(run("groups", "--json").stdout)["groups"]
     assert (group["mission"], group["takeable"], group["running"], group["due"]) == ("m", 1, 1, 1.0)
+    assert (group["weight"], group["attainable"], group["share"]) == (2.0, 1.0, 1.0)
+    lately = run("groups", "--over", "0.1", "--json").document()
+    assert (lately["over_s"], lately["groups"][0]["share"]) == (0.1, 1.0)
+    assert run("workers", "--json").document()["workers"][0]["load"] == "busy"
     codes = {gate["code"] for name in "ab" for gate in json.loads(run("why", f"m/{name}", "--json").stdout)["gates"]}
     assert "RUNNING" in codes
     assert codes <= {"RUNNING", "NEXT", "CAPACITY"}
