@@ -200,17 +200,22 @@ class Event:
             raise KeyError(f"{self.kind} {self.event_id} has no {name!r}") from None
 
 
-_SORT_KEY = re.compile(r".*:([^:*+]*)(?:\*([0-9]{1,14}))?(?:\+([0-9]{1,14}))?")
+_SORT_KEY = re.compile(r".*:([^:*+]*)(?:\*([0-9]{1,14}))?(?:\+([0-9]{1,14}))?(?:@(\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What a place in the order of a Group says of its item: `<due><urgency><impact>:<item>[*<width>][+<timeout_ms>]`."""
+    """What a place in the order of a Group says of its item: `<due><urgency><impact>:<item>[*<width>][+<timeout_ms>]`.
+
+    In the directory `@<agent>` stands behind it while a Worker keeps slots free for the item.
+    """
 
     item: ItemId = ItemId("")
     width: int = 1
     timeout_ms: int = 0
     """0: none."""
+    holder: AgentId = AgentId("")
+    """Who keeps slots free for it; '' for nobody."""
 
     @classmethod
     def parse(cls, key: str) -> SortKey:
@@ -218,8 +223,8 @@ class SortKey:
         found = _SORT_KEY.fullmatch(key)
         if found is None:
             return cls()
-        item, width, timeout_ms = found.groups()
-        return cls(ItemId(item), int(width or 1), int(timeout_ms or 0))
+        item, width, timeout_ms, holder = found.groups()
+        return cls(ItemId(item), int(width or 1), int(timeout_ms or 0), AgentId(holder or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,11 @@ class DirectoryEntry:
     def head_timeout_ms(self) -> int:
         """How long a run of the first one may take; 0: as long as it likes."""
         return SortKey.parse(self.head).timeout_ms if "+" in self.head else 0
+
+    @property
+    def head_holder(self) -> AgentId:
+        """The Worker that keeps slots free for the first one; '' for none."""
+        return SortKey.parse(self.head).holder if "@" in self.head else AgentId("")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "take": ("group", "capability", "most", "offset", "limits"),
     "accept": ("group", "item"),
     "decline": ("group", "item", "reason"),
+    "hold": ("group", "item", "keep"),
     "start": ("group", "item", "epoch", "limits"),
     "disclose": (
         *("group", "item", "epoch", "lease", "interval_ms", "start_from_ms", "start_to_ms", "end_ms"),

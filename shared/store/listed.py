@@ -12,7 +12,7 @@ from .differences import Difference
 
 PAGE = 2_000
 
-_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out", "to", "ox", "ya")
+_FIELDS: tuple[str, ...] = ("st", "cap", "key", "own", "nb", "hold", "rel", "dep", "out", "to", "ox", "ya", "rsv")
 _TIMERS = {ItemState.ACTIVE: "l", ItemState.QUEUED: "s", ItemState.BLOCKED: "b"}
 
 
@@ -46,6 +46,8 @@ def _expected(group: GroupId, item: ItemId, fields: dict[str, str], *, is_active
         asked = [f">{agent}" for agent in fields["to"].partition(":")[2].split(",") if agent]
         for name in asked if fields["to"] else [shelf(fields["cap"])]:
             yield f"@take:{name}", f"{group} {fields['key']}"
+    if fields["rsv"] and state is ItemState.OFFERED:
+        yield "@due", f"h {group} {item}"
     if fields["own"] and state in _TIMERS:
         yield f"@held:{fields['own']}", f"{group} {item}"
         yield "@due", f"{_TIMERS[state]} {group} {item}"

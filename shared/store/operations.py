@@ -54,6 +54,15 @@ class Decline:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Reserves an offered item that is too wide for the slots that are free, or lets it go (scheduler.md, rule 8)."""
+
+    group: GroupId
+    item: ItemId
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Starts an item that this Worker owns and that is queued."""
 
@@ -198,7 +207,9 @@ class Fail:
 
 
 Preemption = AskYield | ReserveSlot | FreeSlot
-Operation = Take | Accept | Decline | Start | Disclose | Save | Yield | Block | Release | Submit | Fail | Preemption
+Operation = (
+    Take | Accept | Decline | Hold | Start | Disclose | Save | Yield | Block | Release | Submit | Fail | Preemption
+)
 
 
 def payload_size(operation: Operation) -> int:
@@ -228,6 +239,8 @@ def _arguments(op: Operation) -> Arguments:
             return ["accept", op.group, op.item]
         case Decline():
             return ["decline", op.group, op.item, op.reason]
+        case Hold():
+            return ["hold", op.group, op.item, "1" if op.keep else "0"]
         case Start():
             return ["start", op.group, op.item, op.epoch, _wire(op.limits)]
         case Disclose():

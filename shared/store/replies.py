@@ -33,6 +33,7 @@ from .operations import (
     Disclose,
     Fail,
     FreeSlot,
+    Hold,
     Release,
     ReserveSlot,
     Save,
@@ -75,9 +76,10 @@ class Outcome:
     seq: int | None = None
     grants: tuple[Grant, ...] = ()
     at_ms: int = 0
-    """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a failure: when the item is offered
-    again; 0 for never. Of a QUOTA: when the window of its rate ends; 0 where slots were missing. Of a run that is asked for
-    its slot: by when it is to give it up. Of a disclosure that came too soon: when it may be said again."""
+    """Of a yield: the new start-by deadline. Of a block: when its blocked lease ends. Of a hold: until when. Of a failure:
+    when the item is offered again; 0 for never. Of a QUOTA: when the window of its rate ends; 0 where slots were missing.
+    Of a run that is asked for its slot: by when it is to give it up. Of a disclosure that came too soon: when it may be
+    said again."""
     size: int = 0
     """Of a block: that of its Checkpoint."""
 
@@ -266,7 +268,7 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                 if lease := grant.lease:
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
-        elif outcome.seq is not None and not isinstance(op, ReserveSlot | FreeSlot):
+        elif outcome.seq is not None and not isinstance(op, Hold | ReserveSlot | FreeSlot):
             _note_ending(op, session.agent, outcome.seq, outcome, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 

@@ -339,6 +339,8 @@ async def _audit_offer(
             )
             return
         expected["@due"][member] = told.expires_ms
+    if "rsv" in item:
+        expected["@due"][f"h {group} {name}"] = int(item["rsv"].split(" ")[1])
     for place in [f">{agent}" for agent in asked if agent] if "to" in item else [shelf(told.capability)]:
         expected[f"@take:{place}"][f"{group} {item['key']}"] = 0
         if is_listed:

@@ -38,6 +38,7 @@ from treadle.shared.store import (
     Authority,
     Decline,
     FreeSlot,
+    Hold,
     Operation,
     Store,
     TurnReply,
@@ -189,6 +190,10 @@ class Day:
         item = asked.items[0].item
         await self.turn(rival, Decline(asked.group, item, "capacity"))
         (accepted,) = (await self.turn(hand, Accept(asked.group, item))).outcomes[0].grants
+        other = a_new_mission("day-8", a_new_item("held"))
+        await insist(lambda: store.create(other))
+        for keep in (True, True, False):
+            await self.turn(hand, Hold(other.group, other.items[0].item, keep))
         (started,) = (await self.turn(hand, a_start(accepted), slots=1)).outcomes[0].grants
         await self.turn(hand, a_submit(started))
 

@@ -115,12 +115,13 @@ class World:
         nonce: str = "nonce",
         authority: Authority | None = None,
         lives: bool = False,
+        slots: int = 1,
     ) -> Hand:
         """Open a session for an Agent; it offers `index` where no capability is named."""
         offered = [Capability(name) for name in capabilities or (CAPABILITY,)]
         authority = authority or self.authority
         session, grants = await authority.open_session(
-            AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce, lives=lives
+            AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce, lives=lives, slots=slots
         )
         return Hand(self, authority, session, grants)
 

@@ -21,6 +21,7 @@ function T.stand(G, it, name, enters)
   local here, there = enters and adds or dels, enters and dels or adds
   here[it.key] = true
   if there[it.key] then there[it.key] = nil end
+  if it.rsv and not enters then T.let_go(G, it) end
 end
 
 -- The same under all names it has there: its capability, or those whom it asks.

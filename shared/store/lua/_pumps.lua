@@ -91,6 +91,7 @@ T.PUMPS = {
     local it = T.named(S, G, id)
     if it and it.rel then T.release(S, G, it) else G.due[member] = false end
   end,
+  h = function(S, G, id, member) T.end_hold(S, G, T.item(S, G, id), member) end,
   k = function(S, G, _, member) T.ask_for_snapshot(S, G, member) end,
   v = function(S, G, id, member) T.come_overdue(S, G, T.item(S, G, id), member) end,
 }

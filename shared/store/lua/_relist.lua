@@ -8,6 +8,7 @@ local function timers(S, G, it)
   if it.st == 'blocked' and it.bex then G.due['b ' .. name] = tonumber(it.bex) end
   if it.st == 'offered' and it.ox and tonumber(it.ox) > 0 then G.due['o ' .. name] = tonumber(it.ox) end
   if it.ya and it.ya ~= '0' then G.due['v ' .. name] = tonumber(it.ya) end
+  if it.st == 'offered' and it.rsv then G.due['h ' .. name] = tonumber(string.match(it.rsv, '%d+$')) end
   if it.nb then G.due['n ' .. name] = tonumber(it.nb) end
   if it.rel then G.due['r ' .. name] = S.now end
   if G.grown and T.has_ended(it) then G.due['e ' .. name] = S.now + T.counts(S, G).keep end

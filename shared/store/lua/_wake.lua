@@ -86,7 +86,7 @@ function T.entry(S, group, cap, code)
   if barred then code = barred
   elseif T.NOT_SHUT[code or ''] or (count > 0 and code == 'EMPTY') then code = nil end
   local first = count > 0 and redis.call('ZRANGEBYLEX', S.base .. '@take:' .. cap, low, high, 'LIMIT', 0, 1)[1]
-  return table.concat({ group, cap, T.int(count), first and string.sub(first, #group + 2) or '-',
+  return table.concat({ group, cap, T.int(count), first and T.shown_head(S, G, first) or '-',
     G and string.format('%.17g', G.weight) or '1', G and G.account or '-', G and G.class or '-',
     T.pack_usage(G and G.usage or T.usage('')), code or '-' }, ' ')
 end

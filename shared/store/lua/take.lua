@@ -32,10 +32,10 @@ local function candidates(S, G, cap, most)
   return keys
 end
 
--- Whether this item is passed over although it stands in the index: its offer is over, it asks for a later version than this
--- Worker has, or it was directed at it, and that does not do such work, or not now.
+-- Whether this item is passed over although it stands in the index: another keeps slots free for it, its offer is over, it
+-- asks for a later version than this Worker has, or it was directed at it, and that does not do such work, or not now.
 local function is_passed(S, G, it)
-  return T.is_offer_over(S, it) or not T.is_able(S, it) or it.to and T.paused(S, G, it.cap)
+  return T.is_held(S, it) or T.is_offer_over(S, it) or not T.is_able(S, it) or it.to and T.paused(S, G, it.cap)
 end
 
 -- Accepts an item, and starts it where it fits the free slots; its grant's line.
@@ -69,7 +69,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
     end
     local width, size = tonumber(it.w or '1'), T.body_size(it, 'in')
     if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
-    if not T.has_room(S, limits, width) or (it.ox or it.to or it.cap ~= cap) and is_passed(S, G, it) then
+    if not T.has_room(S, limits, width) or (it.ox or it.to or it.rsv or it.cap ~= cap) and is_passed(S, G, it) then
       -- All before the first that is passed over were taken: it heads the longer list that is looked through now.
       if skipped == 0 then keys, i = candidates(S, G, cap, limit + T.SKIP_MAX), 1 end
       skipped = skipped + 1
