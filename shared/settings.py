@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -87,6 +88,11 @@ class Settings(BaseSettings):
         le=10_000_000,
         description="How many Events below its newest Snapshot a Group's log keeps",
         json_schema_extra={"unit": "Events"},
+    )
+    policy: Path | None = Field(
+        default=None,
+        description="A policy file that each Worker applies, at its start and whenever the file changes (docs/policy.md)",
+        json_schema_extra={"bound": "a file", "default": "none"},
     )
 
     def __init__(self, **given: Any) -> None:

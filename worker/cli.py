@@ -59,13 +59,16 @@ def run(
     ] = None,
     app_dir: Annotated[Path | None, typer.Option(help="Folder to search for the module after the current one.")] = None,
     url: Annotated[str | None, typer.Option(help="The store. TREADLE_URL, else redis://127.0.0.1:6379/0.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy file to apply, now and whenever it changes. TREADLE_POLICY, else none.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Works until SIGTERM or Ctrl-C; then handlers get TREADLE_GRACE_S to reach a safe point. A second signal ends at once."""
     process: Process | None = None
     try:
         _configure_logging(log_level)
-        settings = Settings(url=url, slots=slots)
+        settings = Settings(url=url, slots=slots, policy=policy)
         agent = token(_default_name() if name is None else name, field="--name")
         worker = Worker(
             load(handlers, app_dir),
@@ -78,6 +81,7 @@ def run(
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,
             log_keep=settings.log_keep,
+            policy=settings.policy,
         )
         process = Process(worker, patience_s=settings.grace_s + settings.lease_ttl_s + END_S)
         process.work()

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from treadle.shared.disclosure import Disclosure
 from treadle.shared.model import Capability, DirectoryEntry, Grant, GroupId, ItemId, LeaseId
+from treadle.shared.policy import DEFAULT_POLICY
 from treadle.shared.store import Disclose, Outcome
 
 from .core.forecast import History, Runs, Waits, forecast, is_material
 from .run import Run
 
-INTERVAL_MS = 60_000
-"""An item is disclosed at most once in so long, unless the policy says otherwise; the store holds every Worker to it."""
 FIRST_MS = 1_000
 """What has ended by then is not worth an Event more: its acceptance was its start."""
 LOOK_EACH_MS = 250
@@ -42,7 +41,8 @@ class Disclosing:
     """One session's histories, and its memory of what it disclosed."""
 
     def __init__(self, *, lease_ttl_ms: int) -> None:
-        self.interval_ms = INTERVAL_MS
+        self.interval_ms = round(1000 * DEFAULT_POLICY.disclosure.interval_s)
+        """An item is disclosed at most once in so long; the store holds every Worker to it."""
         self._lease_ttl_ms = lease_ttl_ms
         self._histories: dict[tuple[GroupId, Capability], History] = {}
         self._typical_ms: dict[GroupId, int] = {}

@@ -6,7 +6,6 @@ import logging
 
 from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.names import shown
-from treadle.shared.policy import DEFAULT_POLICY, Policy
 from treadle.shared.store import Store, policies
 
 from .tenure import Tenure
@@ -15,16 +14,16 @@ _log = logging.getLogger("treadle.worker")
 
 
 class Policing:
-    """Which version of the policy one session goes by."""
+    """Which version of the policy one session goes by; what it says is with the tree that decides by it."""
 
     def __init__(self, store: Store, configured: int) -> None:
         """`configured`: the Capacity Slots that the Worker was started with."""
         self._store = store
         self._configured = configured
+        self._has_begun = False
         self._heard = 0
         self._read = 0
         """The newest version that was read, also where it could not be followed."""
-        self.policy: Policy = DEFAULT_POLICY
 
     def hear(self, version: int) -> None:
         """A reply says which version its partition knows of."""
@@ -32,6 +31,8 @@ class Policing:
 
     async def follow(self, tenure: Tenure, now_ms: int) -> None:
         """Has a session go by the newest policy that was heard of; one that cannot be read is said, and the old one stays."""
+        if not self._has_begun:
+            await self._begin()
         if self._heard <= self._read:
             return
         standing = await policies.read(self._store)
@@ -40,12 +41,20 @@ class Policing:
             return
         self._read = max(self._heard, standing.change.version)
         try:
-            self.policy = standing.policy()
+            policy = standing.policy()
         except (Misuse, Corrupt) as error:
             _log.error("version %d of the policy is not followed, the one before stays: %s", self._read, error)
             return
-        slots = self.policy.worker_slots(tenure.session.agent, self._configured)
-        _log.info("version %d of the policy, by %s", self.policy.version, shown(standing.change.actor))
+        slots = policy.worker_slots(tenure.session.agent, self._configured)
+        _log.info("version %d of the policy, by %s", policy.version, shown(standing.change.actor))
         if slots != tenure.slots:
             _log.info("%d Capacity Slots by the policy, %d before; what runs goes on", slots, tenure.slots)
-        tenure.govern(self.policy, slots, now_ms)
+        tenure.govern(policy, slots, now_ms)
+
+    async def _begin(self) -> None:
+        """Makes up for whoever was killed when the policy was set and not noted everywhere."""
+        version = await policies.version(self._store)
+        if version > 0:
+            await policies.note_everywhere(self._store, version)
+        self.hear(version)
+        self._has_begun = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -13,6 +15,7 @@ from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
+from .applying import PolicyFile
 from .handlers import Handler
 from .patience import Patience
 from .shift import Shift
@@ -49,8 +52,11 @@ class Worker:
         renew_in: Literal["thread", "task"] = "thread",
         seed: int | None = None,
         log_keep: int = LOG_KEEP,
+        policy: Path | None = None,
     ) -> None:
-        """`endpoint`: the store's URL. `seed` and `renew_in="task"` are for a simulator on a virtual clock.
+        """`endpoint`: the store's URL. `policy`: a policy file to apply, and to follow.
+
+        `seed` and `renew_in="task"` are for a simulator on a virtual clock.
 
         Misuse for `groups` that are no pattern.
         """
@@ -63,6 +69,7 @@ class Worker:
         self._terms = Terms(name, dict(handlers), slots, groups, ttl_ms, grace_s, renew_in, threads, log_keep)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
+        self._policy_file = None if policy is None else PolicyFile(policy, name)
         self._stop = anyio.Event()
         self._session: tuple[int, float] = (0, 0.0)
         """The newest Session Epoch, and when it was opened."""
@@ -95,8 +102,9 @@ class Worker:
         store: Store | None = None
         try:
             store = await self._connect()
-            while not self._stop.is_set():
-                await self._serve(store)
+            async with nullcontext() if self._policy_file is None else self._policy_file.followed(store):
+                while not self._stop.is_set():
+                    await self._serve(store)
         except Unavailable as error:
             if not self._stop.is_set():
                 raise

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared.disclosure import CapacityState
 from treadle.shared.model import Grant, GroupId, ItemId, Lease, LeaseId
+from treadle.shared.policy import DEFAULT_POLICY
 from treadle.shared.store import Disclose, Outcome
 from treadle.worker.core.forecast import RUNS_KEPT
-from treadle.worker.disclosing import AT_ONCE_MAX, FIRST_MS, HISTORIES_MAX, INTERVAL_MS, LOOK_EACH_MS, Disclosing
+from treadle.worker.disclosing import AT_ONCE_MAX, FIRST_MS, HISTORIES_MAX, LOOK_EACH_MS, Disclosing
 from treadle.worker.handlers import Handler
 from treadle.worker.run import End, Run
 
 TTL_MS = 10_000
+INTERVAL_MS = round(1000 * DEFAULT_POLICY.disclosure.interval_s)
 OURS = GroupId("ours")
 
 
