@@ -15,6 +15,7 @@ import typer
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
 
 from .commands import opening
+from .commands.approving import approve
 from .commands.archive import archive
 from .commands.blocking import blocked, unblock
 from .commands.control import cancel, parked, requeue, retry
@@ -81,6 +82,7 @@ for command in (
     parked,
     blocked,
     unblock,
+    approve,
     pause,
     resume,
     revoke,

@@ -131,6 +131,16 @@ async def unblock(asking: Asking, target: Target, resolution: object) -> str:
     return await _commanded(asking, target, "be unblocked", question)
 
 
+async def approve(asking: Asking, target: Target, reason: str) -> bool:
+    """Let an item be started that waits for Approval; False where it was approved before."""
+    item, said = _item(target), token(reason, field="reason")
+
+    async def question(store: Store) -> bool:
+        return await commands.approve(store, target.group, item, actor=_actor(asking), reason=said)
+
+    return await _commanded(asking, target, "be approved", question)
+
+
 async def offer(asking: Asking, target: Target, to: str) -> None:
     """Offer an item again, to those `to` says (`NewItem.offer`); done once, however often its reply is lost."""
     action = new_id("offer")
@@ -193,6 +203,10 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target} is cancelled, which is final; submit it anew"
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
             text = f"{target} is {state}: only what failed or is parked can be tried again"
+        case "INVALID_STATE_TRANSITION" if refused.details.get("approval") == "none" and not ended:
+            text = f"{target} needs no Approval: it was submitted without approval=True"
+        case "APPROVAL_REQUIRED":
+            text = f"{target} waits for Approval (`treadle approve`): before that it cannot {wish}"
         case "INVALID_STATE_TRANSITION" if wish == "be unblocked" and not ended:
             text = f"{target} is {state}, not blocked: there is nothing to unblock"
         case "WORK_ALREADY_OWNED":

@@ -191,6 +191,14 @@ class Mission:
         """
         return ItemState(await commanding.unblock(self._asking, self._target(item), resolution))
 
+    async def approve(self, item: str, reason: str = commanding.REASON) -> bool:
+        """Let an item be started that was submitted with approval=True; False where it was approved before.
+
+        It starts at once, or once nothing else holds it. To deny it, cancel the item. Refused (INVALID_STATE_TRANSITION)
+        where it needs no Approval or has ended.
+        """
+        return await commanding.approve(self._asking, self._target(item), reason)
+
     async def offer(
         self, item: str, to: Sequence[str] | None = None, *, mode: OfferMode = "preferred", seconds: float | None = None
     ) -> None:

@@ -41,6 +41,8 @@ async def schedule(
             raise Misuse(f"{name}: is of one job and not of a schedule; leave it out")
     if one.spec.offer_to is not None or one.spec.offer_s is not None:
         raise Misuse("offer_to: what a schedule starts is offered to everybody; leave offer_to and offer_s out")
+    if one.spec.approval:
+        raise Misuse("approval: a person approves one job, not all that a schedule starts; leave it out")
     if one.spec.after:
         raise Misuse("after: is of one job and not of a schedule; leave it out")
     if missed not in tuple(Missed):

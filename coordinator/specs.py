@@ -253,6 +253,7 @@ class WorkOptions(TypedDict, total=False):
     version: str | None
     retry: int | Retry
     timeout_s: float | None
+    approval: bool
     offer_to: Sequence[str] | None
     offer: OfferMode
     offer_s: float | None
@@ -284,6 +285,8 @@ class WorkSpec(OfferSpec, frozen=True):
     """How often it is tried again after a failure that may pass; 0: never. A crash of its Worker is no failure."""
     timeout_s: Annotated[float, _within(TIMEOUT_S_MIN, TIMEOUT_S_MAX)] | None = None
     """How long one attempt may run before it counts as failed (TimeoutError); None: as long as it takes."""
+    approval: bool = False
+    """Nobody starts it before a person has approved it (`mission.approve`, `treadle approve`)."""
 
     @classmethod
     def of(cls, call: Call[Any], *, id: str, after: Sequence[str] = (), **options: Unpack[WorkOptions]) -> WorkSpec:

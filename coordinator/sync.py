@@ -115,6 +115,10 @@ class SyncMission:
         """As `Mission.retry`."""
         self._running().run(lambda: self._mission.retry(item))
 
+    def approve(self, item: str, reason: str = REASON) -> bool:
+        """As `Mission.approve`."""
+        return self._running().run(lambda: self._mission.approve(item, reason))
+
     def offer(
         self, item: str, to: Sequence[str] | None = None, *, mode: OfferMode = "preferred", seconds: float | None = None
     ) -> None:

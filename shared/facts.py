@@ -127,7 +127,9 @@ class ItemFacts:
     """Until when a not-before or a backoff lasts; 0: none."""
     failures: int = 0
     held: str = ""
-    """`POISON`, or '' where it is not parked."""
+    """`POISON`, `CHECKPOINT`, `APPROVAL`, or '' where it is not parked."""
+    needs_approval: bool = False
+    """Whether a person has to approve its execution, and none has."""
     lost_runs: int = 0
     """Runs lost with their Worker since its last new Checkpoint."""
     offer: Offer | None = None

@@ -40,6 +40,7 @@ class Given(StrEnum):
     DEPENDENT = "it waits for other items"
     LATE = "its lease or start-by deadline is over"
     NAMED = "its offer names that Worker"
+    UNAPPROVED = "it waits for Approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Move:
     then: frozenset[str] = frozenset()
     """The calls in which it may follow another row."""
     given: Given | None = None
-    unless: Given | None = None
+    unless: tuple[Given, ...] = ()
 
 
 def _row(
@@ -67,7 +68,7 @@ def _row(
     by: str = "",
     then: str = "",
     given: Given | None = None,
-    unless: Given | None = None,
+    unless: tuple[Given, ...] = (),
 ) -> Move:
     return Move(cause, frozenset(sources), target, who, frozenset(by.split()), frozenset(then.split()), given, unless)
 
@@ -82,17 +83,17 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(
         *(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.POLICY),
         by="tick",
-        then="create add fire submit release yield unblock tick close_session install_session end_membership",
+        then="create add fire submit release yield unblock tick close_session install_session end_membership approve",
     ),
     _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.POLICY, by="tick", then="fail", given=Given.RETRYING),
     _row(_K.OFFERED, (_S.OFFERED,), _S.OFFERED, Who.POLICY, by="tick", then="decline"),
     _row(_K.OFFERED, (_S.OPEN,), _S.OFFERED, Who.COMMAND, by="retry", given=Given.PARKED),
-    _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.COMMAND, by="retry"),
+    _row(_K.OFFERED, (_S.FAILED,), _S.OFFERED, Who.COMMAND, by="retry", unless=(Given.UNAPPROVED,)),
     _row(
         *(_K.OFFERED, (_S.OPEN, _S.OFFERED, _S.FAILED), _S.OFFERED, Who.COMMAND),
         by="offer",
         then="offer",
-        unless=Given.DEPENDENT,
+        unless=(Given.DEPENDENT, Given.UNAPPROVED),
     ),
     _row(_K.OFFERED, (_S.BLOCKED,), _S.OFFERED, Who.COMMAND, by="offer", given=Given.OWNERLESS),
     _row(_K.ACCEPTED, (_S.OFFERED,), _S.QUEUED, Who.OFFERED, by="take accept"),
@@ -139,7 +140,9 @@ ITEM_MOVES: tuple[Move, ...] = (
         given=Given.RETRYING,
     ),
     _row(_K.EXPIRED, (_S.FAILED,), _S.FAILED, Who.TIMER, by="tick"),
-    _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, then="release tick install_session"),
+    _row(_K.PARKED, (_S.OPEN,), _S.OPEN, Who.POLICY, by="tick", then="release install_session create add submit tick"),
+    _row(_K.EXECUTION_APPROVED, (_S.OPEN,), _S.OPEN, Who.COMMAND, by="approve", given=Given.UNAPPROVED),
+    _row(_K.EXECUTION_APPROVED, (_S.FAILED,), _S.FAILED, Who.COMMAND, by="approve", given=Given.UNAPPROVED),
     _row(_K.CANCELLED, _UNFINISHED, _S.CANCELLED, Who.COMMAND, by="cancel tick"),
 )
 """A failed item leaves only by a new offer: of its retry contract, or of a command. Parking holds an open item back.

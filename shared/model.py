@@ -99,6 +99,7 @@ class EventKind(StrEnum):
     FAILED = "work.failed"
     RETRIES_ENDED = "work.retries_ended"
     PARKED = "work.parked"
+    EXECUTION_APPROVED = "work.execution.approved"
     EXPIRED = "work.expired"
     CANCELLED = "work.cancelled"
     GROUP_REPAIRED = "group.repaired"
@@ -108,6 +109,7 @@ EXTENSION_KINDS = frozenset(
     {
         *(EventKind.MISSION_SEALED, EventKind.OFFER_DECLINED, EventKind.PROGRESS_SAVED, EventKind.RELEASED),
         *(EventKind.LAPSED, EventKind.REQUEUED, EventKind.RETRIES_ENDED, EventKind.PARKED),
+        EventKind.EXECUTION_APPROVED,
         *(EventKind.EXPIRED, EventKind.GROUP_REPAIRED, EventKind.SCHEDULE_DISCLOSED),
         *(EventKind.PREEMPTION_REQUESTED, EventKind.PREEMPTION_OVERDUE, EventKind.REPRIORITISED),
     }
@@ -146,6 +148,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.FAILED: ("epoch", "digest", "retry_ms"),
     EventKind.RETRIES_ENDED: ("reason",),
     EventKind.PARKED: ("reason", "lost_runs"),
+    EventKind.EXECUTION_APPROVED: ("reason",),
     EventKind.EXPIRED: ("reason",),
     EventKind.CANCELLED: ("reason",),
     EventKind.GROUP_REPAIRED: ("incarnation", "through", "digest", "reason"),
@@ -292,6 +295,8 @@ class NewItem:
     """'': to everybody; else 'named:a,b 0', 'preferred:a,b 10000' or '- 5000': whom it asks, and for how many milliseconds."""
     timeout_ms: int = 0
     """How long one run may take, as the contract says it in seconds; 0: as long as it likes. It stands in the sort key."""
+    gates: str = ""
+    """What must be given besides a slot: 'approval' of a person, or ''."""
 
 
 @dataclass(frozen=True, slots=True)

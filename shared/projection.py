@@ -307,6 +307,10 @@ def _parked(_: Projection, item: Item, _by: str, data: Sequence[str]) -> None:
     item.held = data[0]
 
 
+def _approved(_: Projection, item: Item, _by: str, _data: Sequence[str]) -> None:
+    item.held = ""
+
+
 def _disown(item: Item) -> None:
     item.owner = item.lease_id = ""
     item.session = item.start_by_ms = item.latest = 0
@@ -335,6 +339,7 @@ _STEPS: dict[str, Callable[[Projection, Item, str, Sequence[str]], None]] = {
     EventKind.FAILED.value: _failed,
     EventKind.RETRIES_ENDED.value: _retries_ended,
     EventKind.PARKED.value: _parked,
+    EventKind.EXECUTION_APPROVED.value: _approved,
 }
 """What a kind changes besides the state; a step checks everything before it writes."""
 _CITES_EPOCH = frozenset(

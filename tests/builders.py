@@ -111,6 +111,19 @@ def a_new_item(item: str = ITEM, *, after: Sequence[str] = (), inputs: bytes = b
     return NewItem(ItemId(token(item, field="item")), inputs=inputs, after=waits_for, **fields)
 
 
+_RAW_ITEM: dict[str, str | int] = {
+    **{"item": "x", "capability": CAPABILITY, "width": 1, "urgency": "normal", "impact": 0, "deadline": 0},
+    **{"start_by_s": 60, "not_before": "", "retry": "", "digest": "digest", "after": "", "inputs": "in"},
+    **{"contract": "", "offer": "", "timeout_ms": 0, "gates": ""},
+}
+
+
+def a_raw_item(item: str = "x", **fields: str | int) -> tuple[str | int, ...]:
+    """A WorkItem as `create` and `add` take it, in the order of their arguments, with what may be wrong in it."""
+    assert not fields.keys() - _RAW_ITEM.keys(), f"an item has no arguments {fields.keys() - _RAW_ITEM.keys()}"
+    return tuple({**_RAW_ITEM, "item": item, **fields}.values())
+
+
 def a_new_mission(mission: str = GROUP, *items: NewItem, **fields: Any) -> NewMission:
     """A Mission to be created, of one item where none are given; its digest tells its content."""
     defaults: dict[str, Any] = {

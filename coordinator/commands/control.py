@@ -141,6 +141,10 @@ def _why(refused: Refused) -> str:
         return f"Worker {owner} has it ({now}); cancel it, or offer it once its lease or start-by time is over"
     if refused.details.get("dependencies", "0") != "0":
         return "it waits for others, which must be verified first; `treadle why` names them"
+    if refused.code == "APPROVAL_REQUIRED":
+        return "it waits for Approval: `treadle approve` lets it be started, `treadle cancel` ends it"
+    if refused.details.get("approval") == "none" and now not in ("verified", "cancelled", "ended"):
+        return f"it is {now} and needs no Approval"
     if not now:
         return str(refused)
     return "it has ended" if now == "ended" else f"it is {now} already"
@@ -265,8 +269,9 @@ def parked(
 ) -> None:
     """List parked items, which only a person brings back.
 
-    They seem to kill their Workers (POISON), or none of their Checkpoints can be trusted (CHECKPOINT).
-    `treadle retry MISSION/ITEM` offers one again, `treadle cancel MISSION/ITEM` ends it.
+    They seem to kill their Workers (POISON), or none of their Checkpoints can be trusted (CHECKPOINT): `treadle retry
+    MISSION/ITEM` offers one again. Or a person has to approve them (APPROVAL): `treadle approve MISSION/ITEM`. `treadle
+    cancel MISSION/ITEM` ends one.
 
     --json: {"now_ms", "items": [{"mission", "item", "account", "capability", "held", "lost_runs", "since_ms",
     "digest"}]}; digest: of its inputs

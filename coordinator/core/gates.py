@@ -37,6 +37,7 @@ class Code(StrEnum):
     MISSION_ENDED = "MISSION_ENDED"
     HALTED = "HALTED"
     HELD = "HELD"
+    APPROVAL = "APPROVAL"
     DEPENDENCY = "DEPENDENCY"
     NOT_BEFORE = "NOT_BEFORE"
     BACKOFF = "BACKOFF"
@@ -187,8 +188,18 @@ def _halted(facts: ItemFacts) -> Gate | None:
     )
 
 
+def _approval(facts: ItemFacts) -> Gate | None:
+    if not facts.needs_approval:
+        return None
+    return Gate(
+        Code.APPROVAL,
+        "nobody has approved its execution, and it is not to start before",
+        f"`treadle approve {_address(facts)}`, or `treadle cancel` to deny it",
+    )
+
+
 def _held(facts: ItemFacts) -> Gate | None:
-    if not facts.held:
+    if facts.held in ("", "APPROVAL"):
         return None
     if facts.held == "CHECKPOINT":
         return Gate(
@@ -346,4 +357,7 @@ _NEXT = Gate(
     "nothing holds it: it is the first of its Mission, and a Worker that offers its capability takes it in its turn",
     "the next free slot that is this account's and Mission's share; ask again in a moment",
 )
-_RULES = (_mission, _held, _dependency, _clock, _offer, _quarantine, _paused, _budget, _workers, _capacity, _queue)
+_RULES = (
+    *(_mission, _approval, _held, _dependency, _clock, _offer, _quarantine, _paused, _budget),
+    *(_workers, _capacity, _queue),
+)

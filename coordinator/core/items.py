@@ -76,7 +76,8 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
     offer = offer_of(spec, where)
     content: list[object] = [DIGEST_FORM, item, capability, _canonical(spec.inputs, inputs), sorted(after), spec.slots]
     content += [urgency.value, spec.business_impact, ends_ms, spec.start_by_s, not_before, retry, contract]
-    content += [offer] if offer else []
+    gates = "approval" if spec.approval else ""
+    content += [part for part in (offer, gates) if part]
     return NewItem(
         item=item,
         capability=capability,
@@ -91,6 +92,7 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
         not_before=not_before,
         retry=retry,
         offer=offer,
+        gates=gates,
         timeout_ms=math.ceil(1000 * (spec.timeout_s or 0)),
         # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
         digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),

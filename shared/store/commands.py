@@ -70,6 +70,15 @@ async def retry(store: Store, group: GroupId, item: ItemId, *, actor: str, actio
     await store.call("retry", store.partition_of(group), (group, item, actor, action))
 
 
+async def approve(store: Store, group: GroupId, item: ItemId, *, actor: str, reason: str) -> bool:
+    """Lets an item be started that waits for Approval; False where it was approved before. `reason` is a token.
+
+    Refused (INVALID_STATE_TRANSITION, `approval`) where it needs none, or has ended.
+    """
+    answer = await store.call("approve", store.partition_of(group), (group, item, actor, reason))
+    return answer[1] == b"done"
+
+
 async def end_membership(store: Store, group: GroupId, agent: AgentId, *, actor: str, reason: str) -> Ended:
     """Ends an Agent's Membership and keeps it out until it is admitted: all it asks there is refused (MEMBERSHIP_STALE).
 

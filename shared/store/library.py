@@ -10,7 +10,7 @@ from importlib import resources
 
 _ITEM = (
     *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s", "not_before", "retry", "digest"),
-    *("after", "inputs", "contract", "offer", "timeout_ms", "..."),
+    *("after", "inputs", "contract", "offer", "timeout_ms", "gates", "..."),
 )
 
 DOORS: dict[str, tuple[str, ...]] = {
@@ -29,6 +29,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cancel": ("replid", "group", "item", "actor", "reason"),
     "fail_item": ("replid", "group", "item", "actor", "digest", "evidence"),
     "retry": ("replid", "group", "item", "actor", "action"),
+    "approve": ("replid", "group", "item", "actor", "reason"),
     "unblock": ("replid", "group", "item", "actor", "action", "digest", "resolution"),
     "offer": ("replid", "group", "item", "actor", "action", "offer"),
     "prioritise": ("replid", "group", "item", "actor", "action", "urgency", "deadline_ms", "impact"),

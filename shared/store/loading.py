@@ -49,6 +49,7 @@ def _arguments(items: Sequence[NewItem]) -> Iterator[str | bytes | int | float]:
         yield from (item.item, item.capability, item.width, item.urgency.value, item.business_impact)
         yield from (item.deadline_ms, item.start_by_s, item.not_before, item.retry, item.digest)
         yield from (" ".join(item.after), item.inputs, item.contract, item.offer, item.timeout_ms)
+        yield item.gates
 
 
 def who_could(said: Sequence[bytes]) -> tuple[tuple[Capability, ...], dict[Capability, int]]:

@@ -272,6 +272,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         failures=int(text.get("fc", "0")),
         lost_runs=int(text.get("lp", "0")),
         held=text.get("hold", ""),
+        needs_approval=text.get("ap") == "wanted",
         offer=views.offer_of(raw, now_ms),
         owner=AgentId(text["own"]) if text.get("own") else None,
         start_by_ms=int(text.get("sby", "0")) if state is ItemState.QUEUED else 0,

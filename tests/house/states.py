@@ -37,7 +37,7 @@ def _short(cause: EventKind) -> str:
 
 
 def _row(move: Move) -> str:
-    given = f", where {move.given}" if move.given else f", unless {move.unless}" if move.unless else ""
+    given = f", where {move.given}" if move.given else f", unless {' or '.join(move.unless)}" if move.unless else ""
     sources = ", ".join("-" if state is None else state.value for state in _ordered(move.sources))
     calls = " ".join(f"`{call}`" for call in sorted(move.by)) or "-"
     then = " ".join(f"`{call}`" for call in sorted(move.then)) or "-"

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from builders import GROUP, a_new_mission
+from builders import GROUP, a_new_mission, a_raw_item
 from store.world import PREFIX, TTL_MS, Hand, World, a_take
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, GroupId
@@ -137,11 +137,7 @@ async def a_log_that_no_mission_wrote(world: World) -> Call:
 
 def _create(world: World, *items: Sequence[str]) -> Call:
     """Items as (id, after)."""
-    flat = [
-        part
-        for item, after in items
-        for part in (item, "index", 1, "normal", 0, 0, 60, "", "", "", after, "in", "", "", 0)
-    ]
+    flat = [part for item, after in items for part in a_raw_item(item, digest="", after=after)]
     mission = (
         GROUP,
         "digest",

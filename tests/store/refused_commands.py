@@ -6,19 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from builders import GROUP, a_new_mission
+from builders import GROUP, a_new_mission, a_raw_item
 from store.refused import HALT, Call, plain, refusal
 from store.world import World, a_block, a_submit
 from treadle.shared.model import GroupId
 
 COMMANDS: dict[str, Sequence[Any]] = {
-    "add": (0, "ana", "- - 0", "x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0),
+    "add": (0, "ana", "- - 0", *a_raw_item()),
     "seal": ("ana",),
     "cancel": ("a", "ana", "reason"),
     "fail_item": ("a", "ana", "digest", "evidence"),
     "retry": ("a", "ana", "action"),
     "unblock": ("a", "ana", "action", "digest", "resolution"),
     "offer": ("a", "ana", "action", "- 0"),
+    "approve": ("a", "ana", "reason"),
     "prioritise": ("a", "ana", "action", "critical", "-", "-"),
 }
 """What each is called with behind the Group."""
@@ -28,13 +29,11 @@ def command(world: World, name: str, *arguments: Any, group: str = GROUP) -> Cal
     return plain(world, name, world.store.replid, group, *(arguments or COMMANDS[name]))
 
 
-async def growing(world: World) -> GroupId:
+async def growing(world: World, gates: str = "") -> GroupId:
     """An open Mission with one item that has failed: whatever the command, it changes something."""
     mission = replace(a_new_mission(GROUP), items=(), open=True)
     group = (await world.store.create(mission)).group
-    await command(
-        world, "add", 0, "ana", "- - 0", "a", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0
-    )()
+    await command(world, "add", 0, "ana", "- - 0", *a_raw_item("a", gates=gates))()
     return group
 
 
@@ -64,7 +63,7 @@ async def _prepared(world: World, name: str) -> None:
 
 def _of_a_foreign_log(name: str) -> Callable[[World], Awaitable[Call]]:
     async def a_foreign_log(world: World) -> Call:
-        await growing(world)
+        await growing(world, "approval" if name == "approve" else "")
         await _prepared(world, name)
         await world.raw.xadd(world.key(f"{GROUP}:log"), {"k": "v"}, id="99-0")
         return command(world, name)
@@ -74,7 +73,7 @@ def _of_a_foreign_log(name: str) -> Callable[[World], Awaitable[Call]]:
 
 def _of_a_reborn_log(name: str) -> Callable[[World], Awaitable[Call]]:
     async def a_reborn_log(world: World) -> Call:
-        await growing(world)
+        await growing(world, "approval" if name == "approve" else "")
         await _prepared(world, name)
         await world.raw.delete(world.key(f"{GROUP}:log"))
         return command(world, name)
@@ -94,7 +93,7 @@ def _of_an_unknown_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return an_unknown_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock"):
+for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock", "approve"):
     refusal(_name, "INVALID_COMMAND")(_of_an_unknown_item(_name))
 
 
@@ -108,7 +107,7 @@ def _of_a_verified_item(name: str) -> Callable[[World], Awaitable[Call]]:
     return a_verified_item
 
 
-for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock"):
+for _name in ("cancel", "fail_item", "retry", "offer", "prioritise", "unblock", "approve"):
     refusal(_name, "INVALID_STATE_TRANSITION")(_of_a_verified_item(_name))
 
 
@@ -157,9 +156,7 @@ async def what_a_cancelled_mission_left_blocked_is_unblocked(world: World) -> Ca
 @refusal("add", "ACTION_ID_COLLISION")
 async def an_item_with_other_content(world: World) -> Call:
     await growing(world)
-    return command(
-        world, "add", 0, "ana", "- - 0", "a", "index", 1, "normal", 0, 0, 60, "", "", "other", "", "in", "", "", 0
-    )
+    return command(world, "add", 0, "ana", "- - 0", *a_raw_item("a", digest="other"))
 
 
 @refusal("add", "INVALID_STATE_TRANSITION")
@@ -190,28 +187,7 @@ async def nothing_is_added(world: World) -> Call:
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def what_is_added_waits_for_nobody_known(world: World) -> Call:
     await growing(world)
-    return command(
-        world,
-        "add",
-        0,
-        "ana",
-        "- - 0",
-        "x",
-        "index",
-        1,
-        "normal",
-        0,
-        0,
-        60,
-        "",
-        "",
-        "digest",
-        "nobody",
-        "in",
-        "",
-        "",
-        0,
-    )
+    return command(world, "add", 0, "ana", "- - 0", *a_raw_item(after="nobody"))
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
@@ -231,15 +207,9 @@ async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
     await growing(world)
     names = [f"s{n}" for n in range(20)]
     many = " ".join(names)
-    sources = [
-        part for name in names for part in (name, "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
-    ]
+    sources = [part for name in names for part in a_raw_item(name)]
     await command(world, "add", 0, "ana", "- - 0", *sources)()
-    rest = [
-        part
-        for n in range(205)
-        for part in (f"w{n}", "index", 1, "normal", 0, 0, 60, "", "", "d", many, "in", "", "", 0)
-    ]
+    rest = [part for n in range(205) for part in a_raw_item(f"w{n}", after=many)]
     return command(world, "add", 0, "ana", "- - 0", *rest)
 
 
@@ -247,11 +217,7 @@ async def more_dependencies_than_a_call_may_bring(world: World) -> Call:
 async def more_capabilities_than_a_mission_may_need(world: World) -> Call:
     await growing(world)
     for start in (0, 256):
-        items = [
-            part
-            for n in range(start, start + 256)
-            for part in (f"i{n}", f"c{n}", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", 0)
-        ]
+        items = [part for n in range(start, start + 256) for part in a_raw_item(f"i{n}", capability=f"c{n}")]
         if start == 0:
             await command(world, "add", 0, "ana", "- - 0", *items)()
     return command(world, "add", 0, "ana", "- - 0", *items)
@@ -274,9 +240,7 @@ async def what_a_worker_has_accepted_is_offered(world: World) -> Call:
 @refusal("offer", "INVALID_STATE_TRANSITION")
 async def what_waits_for_another_is_offered(world: World) -> Call:
     await growing(world)
-    await command(
-        world, "add", 0, "ana", "- - 0", "b", "index", 1, "normal", 0, 0, 60, "", "", "digest", "a", "in", "", "", 0
-    )()
+    await command(world, "add", 0, "ana", "- - 0", *a_raw_item("b", after="a"))()
     return command(world, "offer", "b", "ana", "action", "- 0")
 
 
@@ -295,15 +259,13 @@ def _wrong_offer(offer: str) -> None:
     @refusal("add", "SCHEMA_VALIDATION_FAILED")
     async def an_item_whose_offer_says_nothing(world: World) -> Call:
         await growing(world)
-        item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", offer, 0)
-        return command(world, "add", 0, "ana", "- - 0", *item)
+        return command(world, "add", 0, "ana", "- - 0", *a_raw_item(offer=offer))
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")
 async def an_item_whose_time_out_is_no_time(world: World) -> Call:
     await growing(world)
-    item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "d", "", "in", "", "", "1 s")
-    return command(world, "add", 0, "ana", "- - 0", *item)
+    return command(world, "add", 0, "ana", "- - 0", *a_raw_item(timeout_ms="1 s"))
 
 
 for _offer in WRONG_OFFERS:
@@ -407,6 +369,24 @@ async def an_archive_of_a_reborn_log(world: World) -> Call:
 @refusal("require_archive", "SCHEMA_VALIDATION_FAILED")
 async def neither_required_nor_not(world: World) -> Call:
     return plain(world, "require_archive", world.store.replid, "perhaps")
+
+
+@refusal("retry", "APPROVAL_REQUIRED")
+async def what_nobody_approved_is_to_be_tried_again(world: World) -> Call:
+    await growing(world, "approval")
+    return command(world, "retry")
+
+
+@refusal("offer", "APPROVAL_REQUIRED")
+async def what_nobody_approved_is_to_be_offered(world: World) -> Call:
+    await growing(world, "approval")
+    return command(world, "offer")
+
+
+@refusal("add", "SCHEMA_VALIDATION_FAILED")
+async def a_gate_that_nobody_knows(world: World) -> Call:
+    await growing(world)
+    return command(world, "add", 0, "ana", "- - 0", *a_raw_item(gates="moonlight"))
 
 
 @refusal("add", "QUOTA_EXCEEDED")

@@ -227,6 +227,9 @@ class Day:
         fail = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
         await insist(lambda: commands.fail_item(store, group, first.item, **fail))  # type: ignore[arg-type]
         await insist(lambda: commands.retry(store, group, first.item, actor="ana", action="1"))
+        third = replace(a_new_item("z", capability="other", gates="approval"), digest="z")
+        await insist(lambda: commands.add(store, group, [third], actor="ana"))
+        await insist(lambda: commands.approve(store, group, third.item, actor="ana", reason="seen"))
         await insist(
             lambda: commands.offer(store, group, second.item, "preferred:worker-1 60000", actor="ana", action="2")
         )

@@ -99,6 +99,15 @@ async def parked(scene: Scene) -> None:
     await scene.world.hand(f"killed-{scene.group}", nonce="last")
 
 
+async def unapproved(scene: Scene) -> None:
+    await scene.add(gates="approval")
+
+
+async def unapproved_and_failed(scene: Scene) -> None:
+    await unapproved(scene)
+    await _commanded_to_fail(scene, "first-digest")
+
+
 async def offered(scene: Scene) -> None:
     await scene.add()
     await scene.former.do(a_release(await scene.former.started(scene.group)))
@@ -205,6 +214,8 @@ SITUATIONS = (
     Situation(waiting, _S.OPEN, Given.DEPENDENT),
     Situation(not_yet, _S.OPEN),
     Situation(parked, _S.OPEN, Given.PARKED),
+    Situation(unapproved, _S.OPEN, Given.UNAPPROVED),
+    Situation(unapproved_and_failed, _S.FAILED, Given.UNAPPROVED),
     Situation(offered, _S.OFFERED),
     Situation(offered_by_name, _S.OFFERED, Given.NAMED),
     Situation(offered_by_name_too_long, _S.OFFERED, Given.NAMED, is_late=True),
@@ -271,6 +282,10 @@ async def _offered_again(scene: Scene) -> None:
     await commands.offer(scene.world.store, scene.group, ITEM, "- 0", actor="ana", action="another action")
 
 
+async def _approved(scene: Scene) -> None:
+    await commands.approve(scene.world.store, scene.group, ITEM, actor="ana", reason="seen")
+
+
 async def _prioritised(scene: Scene) -> None:
     to = Priority(Urgency.CRITICAL, 0, 5)
     await commands.prioritise(scene.world.store, scene.group, ITEM, to, actor="ana", action="another action")
@@ -283,6 +298,7 @@ COMMANDS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "retry": _retried,
     "unblock": _unblocked,
     "offer": _offered_again,
+    "approve": _approved,
     "prioritise": _prioritised,
 }
 

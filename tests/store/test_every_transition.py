@@ -46,7 +46,7 @@ def asked(name: str, at: Situation) -> Move | None:
     """The row that an attempt asks for in a situation, for those who may."""
     call = call_of(name)
     rows = [row for row in ITEM_MOVES if call in row.by and at.state in row.sources and row.given in (None, at.given)]
-    rows = [row for row in rows if row.unless is None or row.unless is not at.given]
+    rows = [row for row in rows if at.given not in row.unless]
     if at.is_late:
         rows = [row for row in rows if row.who not in (Who.HOLDER, Who.OFFERED) and call not in NEED_TIME]
     if at.given is Given.NAMED and name == "take":
@@ -152,6 +152,8 @@ async def test_r71_a_call_without_a_row_is_refused_and_writes_nothing(at: Situat
             expected = "INVALID_STATE_TRANSITION" if at.state else "INVALID_COMMAND"
             if name == "add":
                 expected = "ACTION_ID_COLLISION"
+            elif name in ("retry", "offer") and at.given is Given.UNAPPROVED:
+                expected = "APPROVAL_REQUIRED"
             elif name == "offer" and (at.state in (ItemState.QUEUED, ItemState.ACTIVE) or at.given is Given.OWNED):
                 expected = "WORK_ALREADY_OWNED"
             elif name == "cancel" and at.state is ItemState.CANCELLED:

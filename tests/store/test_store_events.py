@@ -80,11 +80,13 @@ async def _release(world: World) -> None:
 async def _submit(world: World) -> None:
     await world.mission("m-1", a_new_item("a"), a_new_item("b", after=["a"]))
     await world.mission("m-2", a_new_item("a"), a_new_item("b"))
+    await world.mission("m-3", a_new_item("a"), a_new_item("b", after=["a"], gates="approval"))
     hand = await world.hand()
     for _ in range(2):
         await hand.do(a_submit(await hand.started()))
     await hand.do(a_fail(await hand.started("m-2")))
     await hand.do(a_submit(await hand.started("m-2")))
+    await hand.do(a_submit(await hand.started("m-3")))
 
 
 async def _block(world: World) -> None:
@@ -114,7 +116,7 @@ async def _fail(world: World) -> None:
 
 
 async def _create(world: World) -> None:
-    await world.mission()
+    await world.mission("m-1", a_new_item("a"), a_new_item("b", gates="approval"))
 
 
 async def _install_session(world: World) -> None:
@@ -134,6 +136,13 @@ async def _add(world: World) -> None:
     mission = replace(a_new_mission(), items=(), open=True)
     await world.store.create(mission)
     await commands.add(world.store, GROUP, [replace(a_new_item(), digest="d")], actor="ana")
+    unapproved = replace(a_new_item("b", gates="approval"), digest="d")
+    await commands.add(world.store, GROUP, [unapproved], actor="ana")
+
+
+async def _approve(world: World) -> None:
+    await world.mission(GROUP, a_new_item("a", gates="approval"))
+    assert await commands.approve(world.store, GROUP, ItemId("a"), actor="ana", reason="seen")
 
 
 async def _seal(world: World) -> None:
@@ -292,6 +301,7 @@ HAPPY: dict[str, Happy] = {
     "cancel": _cancel,
     "fail_item": _fail_item,
     "retry": _retry,
+    "approve": _approve,
     "snapshot": _snapshot,
     "offer": _offer,
     "prioritise": _prioritise,

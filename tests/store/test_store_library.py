@@ -58,6 +58,7 @@ def test_what_reads_only_says_so_and_what_finishes_runs_in_a_full_store() -> Non
     assert {name for name, flag in said.items() if flag == ""} == {
         "create",
         "open_store",
+        "approve",
         "set_policy",
         "add",
         "retry",

@@ -69,7 +69,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
         *("look", "watch", "close_session", "add", "seal", "cancel", "fail_item", "retry", "offer", "unblock"),
         "prioritise",
         *("pause", "schedule", "fire", "archived", "require_archive", "end_membership", "admit", "tail"),
-        *("reincarnate", "distrust", "snapshot", "trim", "question", "answer"),
+        *("reincarnate", "distrust", "snapshot", "trim", "question", "answer", "approve"),
         *("set_policy", "note_policy"),
     }, "the day uses every function of the library"
     for number in range(1, len(recorder.trips) + 1)[trips]:

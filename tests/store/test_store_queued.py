@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import GROUP, a_new_item, a_new_mission
+from builders import GROUP, a_new_item, a_new_mission, a_raw_item
 from servers import LEGS
 from store.world import World, a_fail, a_submit
 from treadle.shared.errors import Refused
@@ -103,8 +103,7 @@ async def test_a_load_is_judged_as_a_whole_when_it_begins(world: World) -> None:
 async def test_a_load_that_was_never_sealed_gives_its_room_back(world: World) -> None:
     mission = ("big", "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 300, "- - 0")
     await world.store.call("create", 0, mission)
-    item = ("x", "index", 1, "normal", 0, 0, 60, "", "", "digest", "", "in", "", "", 0)
-    await world.store.call("add", 0, ("big", 1, "ana", "- - 0", *item))
+    await world.store.call("add", 0, ("big", 1, "ana", "- - 0", *a_raw_item()))
     assert await unfinished(world) == 1
     if world.clock is None:
         return  # an hour is long

@@ -24,15 +24,19 @@ function T.has_ended(it)
   return it.st == 'verified' or it.st == 'cancelled' or (it.st == 'failed' and not it.nb)
 end
 
--- Offers an item that waits for nothing else, now or when its time has come.
+-- Offers an item that waits for nothing else, now or when its time has come; one that nobody approved is parked then.
 function T.offer_when_due(S, G, it, cause)
   local at = tonumber(it.nb or '0')
-  if at > S.now then G.due['n ' .. G.name .. ' ' .. it.id] = at else T.offer(S, G, it, cause) end
+  if at > S.now then G.due['n ' .. G.name .. ' ' .. it.id] = at
+  elseif it.ap == 'wanted' then T.park(S, G, it, 'APPROVAL')
+  else T.offer(S, G, it, cause) end
 end
 
--- Parks an open item that belongs to nobody: only a person takes it out.
+-- Parks an open item that belongs to nobody: only a person takes it out. Its time has come, or comes no more: a repair that
+-- lists what is due again does not park it twice.
 function T.park(S, G, it, why)
   T.put(it, 'hold', why)
+  T.put(it, 'nb', nil)
   G.parked[it.id] = true
   return T.emit(S, G, 'work.parked', it.id, 'policy', { why, it.lp or '0' })
 end

@@ -1,13 +1,13 @@
 -- add: Adds WorkItems to a Mission: the next chunk of one that is being loaded, or to one that is open. Idempotent.
 -- keys: the partition's @meta
 -- args: replid group chunk actor queued item capability width urgency impact deadline start_by_s not_before retry digest
---   after inputs contract offer timeout_ms ...
+--   after inputs contract offer timeout_ms gates ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384
 --   dependents an item
 -- flags: none
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN ACTION_ID_COLLISION INVALID_STATE_TRANSITION
 --   REVISION_CONFLICT SCHEMA_VALIDATION_FAILED QUOTA_EXCEEDED
--- events: work.authorized work.offer.created
+-- events: work.authorized work.offer.created work.parked
 --
 -- `chunk`: which one of a load, from 1; 0 for an open Mission, where an item that is there already with the same digest counts
 -- as repeated. `queued` as `T.too_many` has it; a load was judged when it began. The reply: envelope, "created repeated", then what

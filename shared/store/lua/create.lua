@@ -1,11 +1,12 @@
 -- create: Creates a Mission and its Group, with its WorkItems or to be loaded by `add` and `seal`. Idempotent by its id.
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms keep_ms budget_ms form total queued item
---   capability width urgency impact deadline start_by_s not_before retry digest after inputs contract offer timeout_ms ...
+--   capability width urgency impact deadline start_by_s not_before retry digest after inputs contract offer timeout_ms gates
+--   ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN QUOTA_EXCEEDED
--- events: mission.created work.authorized work.offer.created
+-- events: mission.created work.authorized work.offer.created work.parked
 --
 -- `form`: "whole", "open" (it grows until it is sealed) or "load" (no item yet; it is hidden until it is sealed, and removed
 -- where that does not happen within an hour of its last chunk). `after` is item tokens separated by spaces; 0 stands for no

@@ -4,7 +4,7 @@
 -- bound: one item, 16 candidates
 -- flags: none
 -- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND WORK_ALREADY_OWNED
---   INVALID_STATE_TRANSITION
+--   INVALID_STATE_TRANSITION APPROVAL_REQUIRED
 -- events: work.lease_lapsed work.offer.created
 --
 -- `offer` as an item's (`T.wrong_offer`); it counts for every later offer of the item. It takes an item that is open and waits
@@ -43,6 +43,8 @@ T.calls.offer = function(keys, a)
     return T.refuse(code, 'group=' .. G.name .. ' item=' .. it.id .. ' state=' .. it.st .. ' mission=' .. G.state .. ' owner='
       .. (it.own or '-') .. ' dependencies=' .. (it.dep or '0'))
   end
+  refused = T.unapproved(G, it)
+  if refused then return refused end
   local names = {}
   for _, agent in ipairs(T.candidates(string.match(a[6], '^%S+'))) do names[#names + 1] = '>' .. agent end
   local caps = T.merged(redis.call('HGET', G.key .. ':mission', 'caps'), names)

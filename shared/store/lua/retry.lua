@@ -4,6 +4,7 @@
 -- bound: one item
 -- flags: none
 -- refusals: STORE_CHANGED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND INVALID_STATE_TRANSITION
+--   APPROVAL_REQUIRED
 -- events: work.offer.created
 --
 -- Refused: what waits for others (dependencies=n), and what every Worker that it was offered to by name declined (asked=0): a
@@ -17,6 +18,8 @@ T.calls.retry = function(keys, a)
   if refused then return refused end
   if it.act == a[5] then return { T.envelope(S), 'repeated' } end
   if G.state ~= 'active' or (it.st ~= 'failed' and not it.hold) then return T.not_in(G, it) end
+  refused = T.unapproved(G, it)
+  if refused then return refused end
   local waits, asked = tonumber(it.dep or '0'), it.to and #T.candidates(it.to)
   if waits > 0 or asked == 0 then
     return T.refuse('INVALID_STATE_TRANSITION', 'group=' .. G.name .. ' item=' .. it.id .. ' state=' .. it.st

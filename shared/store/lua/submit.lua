@@ -5,7 +5,8 @@
 -- flags: allow-oom
 -- refusals: GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN MEMBERSHIP_STALE INVALID_COMMAND WORK_STALE_OWNERSHIP AUTH_STALE_SESSION
 --   WORK_LEASE_EXPIRED INVALID_STATE_TRANSITION SCHEMA_VALIDATION_FAILED
--- events: work.submitted work.result.accepted work.offer.created mission.submitted_for_approval mission.approved mission.terminated
+-- events: work.submitted work.result.accepted work.offer.created work.parked mission.submitted_for_approval
+--   mission.approved mission.terminated
 T.arity.submit = 6
 
 T.ops.submit = function(S, group, id, epoch, lease, digest, result)
