@@ -284,6 +284,50 @@ def test_preemptions_are_bounded_by_slots_times_time_over_the_minimum_run(
     assert len(world.preemptions) <= slots * 400 / minimum_run_s
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    weights=st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=1, max_size=5),
+    newcomers=st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=1, max_size=3),
+    at_s=st.integers(0, 300),
+    slots=st.integers(1, 4),
+    save_s=st.integers(1, 12),
+    length_s=st.sampled_from([45, 1_000_000]),
+    minimum_run_s=st.sampled_from([5, 10, 30]),
+)
+def test_l6_a_new_group_waits_no_longer_than_the_bound_behind_runs_that_never_end(
+    weights: list[float],
+    newcomers: list[float],
+    at_s: int,
+    slots: int,
+    save_s: int,
+    length_s: int,
+    minimum_run_s: int,
+) -> None:
+    """(b) with preemption: M + s + a tick + ((1.5 M + s) G + (M / 2) W / w) / D, whoever else comes at the same time."""
+    world = SmallWorld({f"g{number}": weight for number, weight in enumerate(weights)}, slots, length_s, save_s)
+    world.minimum_run_s = minimum_run_s
+    world.run(at_s)
+    level = min(world.used_s[group] / weight for group, weight in world.weights.items())
+    waiting = {f"new{number}": weight for number, weight in enumerate(newcomers)}
+    for group, weight in waiting.items():
+        world.used_s[group] = level * weight  # type: ignore[assignment]  # a tag is no whole number
+    world.weights |= waiting
+    groups, every = len(world.weights), sum(world.weights.values())
+    bounds = {
+        group: minimum_run_s
+        + save_s
+        + 1
+        + ((1.5 * minimum_run_s + save_s) * groups + minimum_run_s / 2 * every / weight) / slots
+        for group, weight in waiting.items()
+    }
+    for waited_s in range(int(max(bounds.values())) + 1):
+        world.second(at_s + waited_s)
+        started = {slot.group for slot in world.filled}
+        bounds = {group: bound for group, bound in bounds.items() if group not in started}
+        assert all(waited_s < bound for bound in bounds.values())
+    assert not bounds
+
+
 def test_a_group_that_never_ends_an_item_still_gives_the_others_their_share() -> None:
     """Endless runs: without preemption the first Groups would keep the slots for ever."""
     world = SmallWorld({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, slots=2, save_s=5).run(1_200)

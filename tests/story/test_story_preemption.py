@@ -180,3 +180,50 @@ async def test_four_slots_of_one_mission_are_shared_with_another_one_by_one(
     assert 2 <= asked <= 4 * 360 / 30
     await first.cancel()
     await second.cancel()
+
+
+async def test_br_71_three_missions_on_two_slots_do_not_take_them_from_each_other_in_a_loop(
+    treadle_client: Client, treadle_worker: Workers, treadle_store: StoreInMemory
+) -> None:
+    """A thousand seconds, weights 1:1:2, an endless book each, saved each 5 s: what the logs say of every change of a slot."""
+    steps.clear()
+    weights = {"a": 1.0, "b": 1.0, "c": 2.0}
+    await treadle_worker(slots=2)
+    work = WorkSpec(id="book", capability="pages", inputs={"pages": 1_000, "page_s": PAGE_S})
+    missions = [
+        await treadle_client.submit(MissionSpec(id=name, objective="read", work=[work], account="acme", weight=weight))
+        for name, weight in weights.items()
+    ]
+    await asyncio.sleep(1_000)
+    pages = Counter(name for name, _ in steps)
+    assert pages.total() >= 390, "both slots were in use"
+    for name, weight in weights.items():
+        assert abs(pages[name] - 100 * weight) <= 12, f"two minimum runs from its share: {pages}"
+    store = await Store.connect(treadle_store)
+    try:
+        events = [event for one in missions for event in await store.read_log(one.group, count=10_000)]
+    finally:
+        await store.aclose()
+    events.sort(key=lambda event: event.at_ms)
+    begun_ms: dict[str, int] = {}
+    asked_ms: dict[str, int] = {}
+    swaps: list[tuple[int, str, str]] = []
+    freed: list[str] = []
+    for event in events:
+        if event.kind is K.STARTED:
+            if freed:
+                assert event.group != freed[0], "what yielded is not offered the slot that it has just freed"
+                swaps.append((event.at_ms, freed.pop(0), event.group))
+            begun_ms[event.group] = event.at_ms
+        elif event.kind is K.PREEMPTION_REQUESTED:
+            assert event.at_ms - begun_ms[event.group] >= 30_000, "nobody is asked before the minimum run"
+            asked_ms[event.group] = event.at_ms
+        elif event.kind is K.CHECKPOINTED:
+            assert event.at_ms - asked_ms.pop(event.group) <= 1_000 * (PAGE_S + 1), "L7"
+            freed.append(event.group)
+    assert 10 <= len(swaps) <= 2 * 1_000 / 30
+    for number, (at_ms, victim, beneficiary) in enumerate(swaps):
+        for earlier_ms, *pair in swaps[:number]:
+            assert at_ms - earlier_ms >= 30_000 or [beneficiary, victim] != pair, "no pair is reversed within it"
+    for mission in missions:
+        await mission.cancel()
