@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 STARTS_EPOCH_MS = 1_735_689_600_000
 """Starts are summed relative to 2025-01-01, so that the sums stay exact integers (design.md 3.10)."""
@@ -51,8 +52,7 @@ class Queued:
 UNBOUNDED = Queued()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What stops a take before the next item (scheduler.md, rules 2 and 5); None is no limit.
 
     `charge_...`: the node's charge in the item's partition, `used + max(n*t - s, e)` in slot-milliseconds, above which nothing

@@ -172,9 +172,10 @@ class Mover:
     st.lists(
         st.tuples(st.integers(0, 7), st.sampled_from(["push", "remove", "wait"]), st.integers(0, 60)), max_size=60
     ),
+    st.data(),
 )
-def test_the_first_of_an_order_is_the_least_at_any_time(
-    kinds: list[tuple[int, int]], steps: list[tuple[int, str, int]]
+def test_the_first_of_an_order_are_the_least_at_any_time(
+    kinds: list[tuple[int, int]], steps: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
     movers = [Mover(str(number), base, speed) for number, (base, speed) in enumerate(kinds)]
     order: Order[Mover, tuple[int, str]] = Order(Mover.place)
@@ -191,9 +192,13 @@ def test_the_first_of_an_order_is_the_least_at_any_time(
             inside.discard(mover)
         else:
             now_ms += amount
+        looked_at = data.draw(st.integers(0, len(movers)))
+        found = [entry for index in range(looked_at) if (entry := order.at(index, now_ms))]
+        expected = sorted(mover.place(now_ms) for mover in inside)[:looked_at]
+        assert [place for place, *_ in found] == expected
+        assert [mover.place(now_ms) for *_, mover in found] == expected
         first = order.first(now_ms)
-        expected = min((mover.place(now_ms) for mover in inside), default=None)
-        assert (first[0] if first else None) == expected
+        assert (first[0] if first else None) == min((mover.place(now_ms) for mover in inside), default=None)
         assert len(order) == len(inside)
 
 
@@ -204,4 +209,22 @@ def test_an_order_keeps_no_more_than_it_needs(count: int) -> None:
     for _ in range(1_000):
         for mover in movers:
             order.push(mover, 0)
+            order.at(3, 0)
     assert order.waste() <= 64 + count
+
+
+def test_an_order_of_many_is_right_however_much_of_it_was_looked_at() -> None:
+    """Far more than stand in its row, which is filled by looking, cut when it is long, and filled again."""
+    order: Order[Mover, tuple[int, str]] = Order(Mover.place)
+    movers = [Mover(str(number), number * 7919 % 1_009, 0) for number in range(500)]
+    for mover in movers:
+        order.push(mover, 0)
+    for step in range(300):
+        ordered = sorted(mover.place(0) for mover in movers)
+        for index in (0, step, 3):
+            entry = order.at(index, 0)
+            assert entry is not None
+            assert entry[0] == ordered[index]
+        movers[step].base = step * 31 % 97
+        order.push(movers[step], 0)
+    assert order.at(500, 0) is None

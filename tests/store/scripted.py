@@ -114,7 +114,7 @@ class Day:
         hand = await opened("worker-1", "today")
         rival = await opened("worker-2", "today")
         sleeper = await opened("worker-3", "today", ttl_ms=TTL_MS)
-        await self.turn(hand, a_take("day-1", limits=replace(LIMITS, slots_group=0)), slots=1)
+        await self.turn(hand, a_take("day-1", limits=LIMITS._replace(slots_group=0)), slots=1)
         reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2)
         one, two, three = reply.outcomes[0].grants
         await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50), a_disclosure(one))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ async def taken(hand: Hand, most: int, limits: Limits | None, *, group: str = GR
 
 
 def a_limit(name: str, value: Any) -> Limits:
-    return replace(Limits(), **{name: value})
+    return Limits()._replace(**{name: value})
 
 
 async def service(world: World, node: str) -> Usage:

@@ -7,16 +7,19 @@ key adds a provisional charge for what has just started, and orders picks only, 
 
 from __future__ import annotations
 
-import heapq
 import math
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from treadle.shared.model import STARTS_EPOCH_MS, Usage
 
 COLD_MS = 1
 """The provisional charge of a run nobody has measured: small, but never 0, or all slots would go to one node."""
+ROW_MAX = 64
+"""Up to how many nodes of an order stand in a row: more than a decision looks at, few enough to be moved."""
 
 
 def running_ms(usage: Usage, now_ms: int) -> int:
@@ -139,62 +142,76 @@ PlaceT = TypeVar("PlaceT", bound=tuple[Any, ...])
 
 
 class Order(Generic[NodeT, PlaceT]):
-    """Nodes by a place that only rises with time between two pushes: the first one in O(log n), whatever the time.
+    """Nodes by a place that only rises with time between two pushes: the first ones, whatever the time; O(log n) a push.
 
-    A place computed earlier is a lower bound, so only what comes to the top is looked at again. No two nodes may have
-    the same place. What was replaced or removed lies in the heap until it comes to the top or is most of it.
+    A place computed earlier is a lower bound, so only what comes first is looked at again. No two nodes may have the same
+    place. The first ones stand in a row, from which nothing need be taken to see what is behind; the others lie in a heap.
+    There what was replaced or removed stays until it comes to the top or is most of it.
     """
 
     def __init__(self, place_of: Callable[[NodeT, int], PlaceT]) -> None:
         self._place_of = place_of
+        self._row: list[tuple[PlaceT, int, NodeT]] = []
         self._heap: list[tuple[PlaceT, int, NodeT]] = []
-        self._pushed: dict[NodeT, int] = {}
+        self._entries: dict[NodeT, tuple[PlaceT, int, NodeT]] = {}
         self._pushes = 0
 
     def __len__(self) -> int:
-        return len(self._pushed)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[NodeT]:
-        return iter(tuple(self._pushed))
+        return iter(tuple(self._entries))
 
     def waste(self) -> int:
         """How many places are kept that no longer count; bounded by the nodes there are, and 64."""
-        return len(self._heap) - len(self._pushed)
+        return len(self._row) + len(self._heap) - len(self._entries)
 
     def push(self, node: NodeT, now_ms: int) -> None:
         """Place a node as it stands now; its earlier place no longer counts."""
-        self.restore(node, self._place_of(node, now_ms))
-
-    def restore(self, node: NodeT, place: PlaceT) -> None:
-        """Place a node where it was."""
-        self._pushes += 1
-        self._pushed[node] = self._pushes
-        heapq.heappush(self._heap, (place, self._pushes, node))
-        if len(self._heap) > 64 + 2 * len(self._pushed):
-            self._heap = [entry for entry in self._heap if self._pushed.get(entry[2]) == entry[1]]
-            heapq.heapify(self._heap)
+        self.remove(node)
+        self._insert(node, self._place_of(node, now_ms))
 
     def remove(self, node: NodeT) -> None:
-        self._pushed.pop(node, None)
+        entry, row = self._entries.pop(node, None), self._row
+        if entry is not None and row and entry <= row[-1]:
+            del row[bisect_left(row, entry)]
 
-    def pop(self) -> None:
-        """Take out the node that `first` has just given; `restore` puts it back."""
-        _, _, node = heapq.heappop(self._heap)
-        del self._pushed[node]
+    def first(self, now_ms: int) -> tuple[PlaceT, int, NodeT] | None:
+        """The least place as of now, and last its node; each node is looked at again at most once a call."""
+        return self.at(0, now_ms)
 
-    def only(self) -> NodeT | None:
-        """The node, where there is just one."""
-        return next(iter(self._pushed)) if len(self._pushed) == 1 else None
-
-    def first(self, now_ms: int) -> tuple[PlaceT, NodeT] | None:
-        """The least place as of now, and its node, which stays; each node is looked at again at most once a call."""
-        while self._heap:
-            place, push, node = self._heap[0]
-            if self._pushed.get(node) != push:
-                heapq.heappop(self._heap)
-                continue
-            now_place = self._place_of(node, now_ms)
-            if now_place <= place:
-                return place, node
-            heapq.heapreplace(self._heap, (now_place, push, node))
+    def at(self, index: int, now_ms: int) -> tuple[PlaceT, int, NodeT] | None:
+        """As `first`, behind so many that were looked at for the same time; None where there are no more."""
+        row = self._row
+        while index < len(row) or self._lengthen(index):
+            entry = row[index]
+            place = self._place_of(entry[2], now_ms)
+            if place <= entry[0]:
+                return entry
+            del row[index]
+            self._insert(entry[2], place)
         return None
+
+    def _lengthen(self, index: int) -> bool:
+        """Brings the next ones into the row up to an index; whether there are so many."""
+        while self._heap and index >= len(self._row):
+            entry = heappop(self._heap)
+            if self._entries.get(entry[2]) is entry:
+                self._row.append(entry)
+        return index < len(self._row)
+
+    def _insert(self, node: NodeT, place: PlaceT) -> None:
+        self._pushes += 1
+        entry = self._entries[node] = (place, self._pushes, node)
+        row, heap = self._row, self._heap
+        if row and entry < row[-1]:
+            insort(row, entry)
+            if len(row) > ROW_MAX:
+                for last in row[ROW_MAX // 2 :]:
+                    heappush(heap, last)
+                del row[ROW_MAX // 2 :]
+            return
+        heappush(heap, entry)
+        if len(heap) > 64 + 2 * len(self._entries):
+            heap[:] = [one for one in heap if self._entries.get(one[2]) is one]
+            heapify(heap)

@@ -174,47 +174,41 @@ class Inner(Node):
 
 
 class Level:
-    """The ready children of one node, the served apart from those that wait for their first pick since their entry."""
+    """The ready children of one node in the order of picks; for V the served apart from those that wait since their entry."""
 
     def __init__(self) -> None:
+        self.picks: Order[Node, Place] = Order(Node.place)
         self.served: Order[Node, Place] = Order(Node.place)
-        self.waiting: Order[Node, Place] = Order(Node.place)
         self._tags: Order[Node, Place] = Order(lambda node, _: node.place_at(node.standing.tag))
         self._last_pick = 0.0
 
     def __len__(self) -> int:
-        return len(self.served) + len(self.waiting)
+        return len(self.picks)
 
     def __iter__(self) -> Iterator[Node]:
-        yield from self.served
-        yield from self.waiting
+        return iter(self.picks)
 
     def list(self, node: Node, now_ms: int) -> None:
         """Puts a ready child in its place, as it stands now."""
         node.is_listed = True
+        self.picks.push(node, now_ms)
         if node.standing.usage.served:
             self.served.push(node, now_ms)
-            self.waiting.remove(node)
             self._tags.remove(node)
         else:
             self.served.remove(node)
-            self.waiting.push(node, now_ms)
             self._tags.push(node, now_ms)
 
     def unlist(self, node: Node) -> None:
         """Takes a child out: it is not ready."""
         node.is_listed = False
-        for order in (self.served, self.waiting, self._tags):
+        for order in (self.picks, self.served, self._tags):
             order.remove(node)
 
     def first(self, now_ms: int) -> Node | None:
         """The child whose turn it is."""
-        heads = [head for order in (self.served, self.waiting) if (head := order.first(now_ms))]
-        return min(heads, key=lambda head: head[0])[1] if heads else None
-
-    def only(self) -> Node | None:
-        """The ready child, where there is just one."""
-        return (self.served.only() or self.waiting.only()) if len(self) == 1 else None
+        head = self.picks.first(now_ms)
+        return None if head is None else head[2]
 
     def virtual_time(self, now_ms: int) -> float:
         """V (rule 2): as `fairness.entry_virtual_time`, from the orders."""

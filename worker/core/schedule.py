@@ -56,6 +56,9 @@ Action = Take
 """What `decide` may give; a closed union that grows."""
 
 
+_NO_ROOM = (0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a decision is made from: what is ready, and how many items this Worker can take now."""
@@ -78,13 +81,10 @@ def decide(view: View, now_ms: int) -> tuple[Action, ...]:
     now_ms = view.ready.tick(now_ms)
     view.ready.begin(now_ms)
     plan = _Plan(view, now_ms)
-    try:
-        left = view.free_slots
-        while left > 0 and (count := plan.draw(left)):
-            left -= count
-        return (*plan.takes(), *plan.fallbacks())
-    finally:
-        plan.close()
+    left = view.free_slots
+    while left > 0 and (count := plan.draw(left)):
+        left -= count
+    return (*plan.takes(), *plan.fallbacks())
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class _Plan:
         drawn = self._drawn.get(leaf)
         if drawn is None:
             drawn = self._drawn[leaf] = _Drawn()
-        return self._add(drawn, path, min(left, leaf.takeable - drawn.count))
+        return self._add(drawn, path, leaf, min(left, leaf.takeable - drawn.count))
 
     def takes(self) -> list[Take]:
         """What is planned, Groups in the order in which they are first drawn from."""
@@ -130,56 +130,51 @@ class _Plan:
         listed, looks = 0, self._view.fallbacks * PASSED_OVER if parts else 0
         while listed < self._view.fallbacks and looks > 0 and (path := self._walk.next()) is not None:
             at_most = min(listed + FALLBACKS_EACH, self._view.fallbacks)
-            _, front = path[-1]
-            spare_ms = 0
-            while True:
-                leaf = _leaf(path)
+            leaf, spare_ms = _leaf(path), 0
+            for leaf in self._walk.rest(path):
                 looks -= 1
                 if leaf.partition in parts and leaf not in self._drawn:
                     each_ms, draw = self._each(leaf)
                     count = min(leaf.takeable, parts[leaf.partition], draw)
                     drawn = _Drawn(count)
+                    path[-1] = self._walk.seat(leaf, path[-2])
                     # One draw beyond what was seen: or all that were stopped elsewhere would fall through to it together.
-                    self._limit(drawn, path, [0.0] * len(path), count * each_ms)
+                    self._limit(drawn, path, _NO_ROOM, count * each_ms)
                     takes += self._asked(leaf, drawn, fallback=True)
                     spare_ms += count * each_ms
                     listed += 1
-                if listed == at_most or not looks or not front.heads:
+                if listed == at_most or not looks:
                     break
-                path[-1] = (front.pop(), front)
-            self._walk.charge(path, spare_ms, partition=leaf.partition, spent=(path[-1][0],))
+            self._walk.charge(path, spare_ms, partition=leaf.partition, spent=(path[-1],))
         return takes
 
-    def close(self) -> None:
-        """Leaves the orders as they were."""
-        self._walk.close()
-
-    def _add(self, drawn: _Drawn, path: Path, most: int) -> int:
+    def _add(self, drawn: _Drawn, path: Path, leaf: Leaf, most: int) -> int:
         """Draws from a Group what goes before its rivals; how many."""
-        leaf = _leaf(path)
         each_ms, at_most = self._each(leaf)
-        count, spent = most, list[Seat]()
-        for seat, _ in path:
+        count, rooms, capped = most, list[float | None](), list[Seat]()
+        for seat in path:
             if seat.node.cap is not None:
+                capped.append(seat)
                 count = min(count, seat.node.slots_left - self._widths.get(seat.node, 0))
-        rooms = _rooms(path)
-        for (seat, front), room_ms in zip(path, rooms, strict=True):
-            if room_ms is not None and count > 1:
-                rival = front.heads[0]
+            rival = seat.above.rival
+            if rival is None:
+                rooms.append(None)
+                continue
+            room_ms = seat.room_ms(rival[0][0])
+            rooms.append(room_ms)
+            if count > 1 and room_ms < count * each_ms:
                 turn = seat.turn(rival[0], room_ms, each_ms, count)
                 # Out of turn, up to one draw; but one that was served does not keep a newcomer waiting.
-                if turn < at_most and (_is_served(rival) or not (seat.planned_ms or seat.node.standing.usage.served)):
+                if turn < at_most and (_is_served(rival) or not (seat.planned_ms or seat.is_served)):
                     turn = at_most
                 count = max(1, min(turn, count))
         self._limit(drawn, path, rooms, (count - 1) * each_ms)
         drawn.count += count
-        for seat, _ in path:
-            if seat.node.cap is not None:
-                self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count
-                if width >= seat.node.slots_left:
-                    spent.append(seat)
-        if drawn.count == leaf.takeable:
-            spent.append(path[-1][0])
+        spent = [path[-1]] if drawn.count == leaf.takeable else []
+        for seat in capped:
+            self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count
+            if width >= seat.node.slots_left:
+                spent.append(seat)
         self._walk.charge(path, count * each_ms, partition=leaf.partition, spent=spent)
         return count
 
@@ -190,17 +185,19 @@ class _Plan:
             return estimate_ms(0), 1
         return known_ms, max(1, min(self._view.draw, DRAW_MS // known_ms))
 
-    def _limit(self, drawn: _Drawn, path: Path, rooms: list[float | None], least_ms: int) -> None:
+    def _limit(self, drawn: _Drawn, path: Path, rooms: Sequence[float | None], least_ms: int) -> None:
         """Lets a Group, its account and its class be charged until it is their rivals' turn, and `least_ms` in any case."""
         if not self._view.charges:
             return
         late_ms, partition = self._now_ms + LATE_MS, _leaf(path).partition
-        for level, room_ms in enumerate(rooms):
+        charges = drawn.charges
+        for level, (seat, room_ms) in enumerate(zip(path, rooms, strict=True)):
             if room_ms is not None:
                 most_ms = room_ms if room_ms > least_ms else least_ms
-                limit = math.ceil(path[level][0].charge_limit_ms(most_ms, partition, late_ms))
-                before = drawn.charges[level]
-                drawn.charges[level] = limit if before is None or limit > before else before
+                limit = math.ceil(seat.charge_limit_ms(most_ms, partition, late_ms))
+                before = charges[level]
+                if before is None or limit > before:
+                    charges[level] = limit
 
     def _asked(self, leaf: Leaf, drawn: _Drawn, *, fallback: bool = False) -> list[Take]:
         offset = leaf.standing.offset_to_apply(self._now_ms)
@@ -216,19 +213,14 @@ class _Plan:
 
 
 def _leaf(path: Path) -> Leaf:
-    leaf = path[-1][0].node
+    leaf = path[-1].node
     assert isinstance(leaf, Leaf)
     return leaf
 
 
-def _rooms(path: Path) -> list[float | None]:
-    """How much more may be planned of each node of a path until it is its rival's turn; None where it has none."""
-    return [seat.room_ms(front.heads[0][0][0]) if front.heads else None for seat, front in path]
-
-
 def _is_served(head: Head) -> bool:
     """Whether a node was served since its entry, by this decision or before it."""
-    _, node, seat, _ = head
+    _, node, seat = head
     return seat is not None or node.standing.usage.served
 
 

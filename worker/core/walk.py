@@ -1,19 +1,17 @@
 """The ready tree in the order of picks, for one decision: what was drawn from stands again in its new place (rule 4).
 
-Of what a Worker computes for itself this is the most frequent; hence the slots, and no place where nobody compares it.
+Of what a Worker computes for itself this is the most frequent; hence the slots, no place where nobody compares it, and nothing
+moved where a node drawn from is still the first.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from heapq import heappop, heappush
 
 from .fairness import Order, running_ms
-from .nodes import Inner, Node, Place
-
-_ALONE: Place = (0.0, 0, 0, "")
-"""The place of an only child, which nobody asks for."""
+from .nodes import Inner, Leaf, Node, Place
 
 
 class Seat:
@@ -25,28 +23,47 @@ class Seat:
         "_run_ms",
         "_tag",
         "_used_ms",
-        "front",
+        "above",
+        "back",
+        "drawn",
         "here_ms",
+        "is_served",
         "node",
+        "order",
+        "out",
         "planned_ms",
+        "rival",
         "weight",
     )
 
-    def __init__(self, node: Node, now_ms: int) -> None:
+    def __init__(self, node: Node, above: Seat | None, now_ms: int) -> None:
         standing = node.standing
         usage = standing.usage
         self.node = node
+        self.above: Seat = above or self
+        """Of the root itself."""
         self.weight = standing.weight
         self._base = standing.shift + usage.offset
         self._used_ms = usage.used_ms
         self._estimate_ms = usage.estimate_ms
         self._run_ms = running_ms(usage, now_ms) if usage.running else 0
-        self._tag = None if usage.served else standing.tag
-        self.front = Front(node, now_ms) if isinstance(node, Inner) else None
-        """The ready children, of all but a Group."""
+        self.is_served = usage.served
+        self._tag = standing.tag
         self.planned_ms = 0
-        self.here_ms: dict[int, int] = {}
-        """What is planned of it in each partition."""
+        self.order: Order[Node, Place] | None = None
+        """The ready children; None for a Group, which has nothing of what follows."""
+        if isinstance(node, Inner):
+            self.order = node.below.picks
+            self.here_ms: dict[int, int] = {}
+            """What is planned of it in each partition."""
+            self.drawn = 0
+            """How many children were drawn from, the first ones; all but `out` are in `back`, unless they are spent."""
+            self.back: list[tuple[Place, Seat]] = []
+            """Those in their new places; a heap."""
+            self.out: Seat | None = None
+            """The child that was drawn from last."""
+            self.rival: Head | None = None
+            """Whose turn it is after `out`; None where it is the only one."""
 
     def place(self, planned_ms: int) -> Place:
         """Where it stands with so much planned of it."""
@@ -54,7 +71,7 @@ class Seat:
         if self._run_ms > charge:
             charge = self._run_ms
         key = self._base + (self._used_ms + charge) / self.weight
-        if self._tag is not None:
+        if not self.is_served:
             key = max(key, self._tag + planned_ms / self.weight)
         return self.node.place_at(key)
 
@@ -64,7 +81,7 @@ class Seat:
         if self._run_ms >= most:
             return 0.0
         room = most - self._estimate_ms - self.planned_ms
-        if self._tag is not None:
+        if not self.is_served:
             room = min(room, (key - self._tag) * self.weight - self.planned_ms)
         return room
 
@@ -85,7 +102,7 @@ class Seat:
         What this decision plans in other partitions counts against it; what it plans here besides is in it.
         """
         usage = self.node.part(partition)
-        charge = usage.estimate_ms + self.here_ms.get(partition, 0)
+        charge = usage.estimate_ms + (self.planned_ms if self.order is None else self.here_ms.get(partition, 0))
         if usage.running:
             charge = max(charge, running_ms(usage, late_ms))
         planned_ms = self._estimate_ms + self.planned_ms
@@ -94,90 +111,90 @@ class Seat:
         return usage.used_ms + charge + room_ms
 
 
-Head = tuple[Place, Node, Seat | None, Order[Node, Place] | None]
-"""A ready child in its place; its seat once it was drawn from, else the order that it is still in."""
+Head = tuple[Place, Node, Seat | None]
+"""A ready child in its place; its seat once it was drawn from."""
 
-
-class Front:
-    """The ready children of one node during a decision: those that were drawn from stand in their new places."""
-
-    __slots__ = ("_now_ms", "_out", "_seats", "heads")
-
-    def __init__(self, node: Inner, now_ms: int) -> None:
-        self._now_ms = now_ms
-        self.heads: list[Head] = []
-        """The first of each order, and what was drawn from; a heap."""
-        self._out: list[tuple[Order[Node, Place], Place, Node]] = []
-        self._seats: list[Seat] = []
-        only = node.below.only()
-        if only is not None:
-            self.heads.append((_ALONE, only, None, None))
-            return
-        for order in (node.below.served, node.below.waiting):
-            if order:
-                self._bring(order)
-
-    def pop(self) -> Seat:
-        """Takes out the child whose turn it is; its successor in its order takes its place."""
-        place, node, seat, order = heapq.heappop(self.heads)
-        if order is not None:
-            order.pop()
-            self._out.append((order, place, node))
-            self._bring(order)
-        if seat is None:
-            seat = Seat(node, self._now_ms)
-            self._seats.append(seat)
-        return seat
-
-    def push(self, seat: Seat) -> None:
-        """Puts a child back in its new place, for this decision only."""
-        place = seat.place(seat.planned_ms) if self.heads else _ALONE
-        heapq.heappush(self.heads, (place, seat.node, seat, None))
-
-    def close(self) -> None:
-        """Leaves the orders as they were, here and below."""
-        for order, place, node in self._out:
-            order.restore(node, place)
-        for seat in self._seats:
-            if seat.front is not None:
-                seat.front.close()
-
-    def _bring(self, order: Order[Node, Place]) -> None:
-        first = order.first(self._now_ms)
-        if first is not None:
-            heapq.heappush(self.heads, (*first, None, order))
-
-
-Path = list[tuple[Seat, Front]]
-"""Class, account and Group, each with the front it was taken out of."""
+Path = list[Seat]
+"""Class, account and Group: from the root each seat's `out`."""
 
 
 class Walk:
     """From the root the child whose turn it is, at each level."""
 
     def __init__(self, root: Inner, now_ms: int) -> None:
-        self._root = Front(root, now_ms)
+        self._now_ms = now_ms
+        self._root = self.seat(root, None)
 
     def next(self) -> Path | None:
-        """Takes the nodes whose turn it is out of their fronts; None where nothing is left."""
+        """The nodes whose turn it is, those before them back in their new places; None where nothing is left."""
         path: Path = []
-        front: Front | None = self._root
-        while front is not None:
-            if not front.heads:
-                return None
-            seat = front.pop()
-            path.append((seat, front))
-            front = seat.front
+        above = self._root
+        while above.order is not None:
+            seat, rival = above.out, above.rival
+            if rival is None:
+                if seat is None:
+                    return None
+            elif seat is None:
+                seat = self._take(above, rival)
+            else:
+                place = seat.place(seat.planned_ms)
+                if rival[0] < place:
+                    heappush(above.back, (place, seat))
+                    seat = self._take(above, rival)
+            path.append(seat)
+            above = seat
         return path
 
     def charge(self, path: Path, planned_ms: int, *, partition: int, spent: Collection[Seat]) -> None:
-        """Charges what is planned along its path, and puts back what still has something, but for what is `spent`."""
-        for seat, front in reversed(path):
-            if planned_ms:
-                seat.planned_ms += planned_ms
+        """Charges what is planned along its path, and takes leave of what is `spent`, or has nothing left below it."""
+        for seat in reversed(path):
+            seat.planned_ms += planned_ms
+            if seat.order is not None:
                 seat.here_ms[partition] = seat.here_ms.get(partition, 0) + planned_ms
-            if seat not in spent and (seat.front is None or seat.front.heads):
-                front.push(seat)
+            if seat in spent or (seat.order is not None and seat.out is None and seat.rival is None):
+                seat.above.out = None
 
-    def close(self) -> None:
-        self._root.close()
+    def rest(self, path: Path) -> Iterator[Leaf]:
+        """A path's Group, and what comes behind it in its account: each is passed over in this decision from then on."""
+        above = path[-2]
+        node: Node = path[-1].node
+        above.out = None
+        while True:
+            assert isinstance(node, Leaf)
+            yield node
+            if above.rival is None:
+                return
+            node = self._leave(above, above.rival)
+
+    def _take(self, above: Seat, head: Head) -> Seat:
+        """The seat of the rival, which is out from now on."""
+        seat = head[2] or self.seat(head[1], above)
+        self._leave(above, head)
+        above.out = seat
+        return seat
+
+    def _leave(self, above: Seat, head: Head) -> Node:
+        """Takes the rival out of its order, or of those that were drawn from."""
+        if head[2] is None:
+            above.drawn += 1
+        else:
+            heappop(above.back)
+        self._face(above)
+        return head[1]
+
+    def seat(self, node: Node, above: Seat | None) -> Seat:
+        """A node that was not drawn from."""
+        seat = Seat(node, above, self._now_ms)
+        if seat.order is not None:
+            self._face(seat)
+        return seat
+
+    def _face(self, above: Seat) -> None:
+        assert above.order is not None
+        first = above.order.at(above.drawn, self._now_ms)
+        back = above.back
+        if back and (first is None or back[0][0] < first[0]):
+            place, seat = back[0]
+            above.rival = (place, seat.node, seat)
+        else:
+            above.rival = None if first is None else (first[0], first[2], None)
