@@ -29,7 +29,7 @@ from treadle.shared.store.timetable import Scheduled
 from treadle.shared.versions import spoken
 
 from .asking import default_actor, new_id
-from .core.granting import check_granted, queued_of
+from .core.granting import check_granted, gated, queued_of
 from .core.missions import plan_mission
 from .core.wording import quoted
 from .enqueuing import Marked, asked, enqueue_all, enqueue_one
@@ -106,6 +106,7 @@ class Client:
             if await self._line.ask(lambda store: store.mission(plan.group)) is None:
                 raise
         queued = queued_of(policy, plan)
+        plan = gated(policy, plan)
         try:
             receipt = await self._line.ask(lambda store: store.create(plan, queued=queued, loaded=loaded))
         except Refused as refused:

@@ -15,9 +15,10 @@ from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
 from treadle.shared.model import AgentId, GroupId, ItemId, NewItem, Priority
 from treadle.shared.names import name_of, token
-from treadle.shared.store import Store, commands
+from treadle.shared.store import Store, commands, policies
 
 from .asking import Asking, new_id
+from .core.granting import bears_risk, with_gates
 from .core.items import batches
 from .core.wording import quoted
 
@@ -47,6 +48,8 @@ class Target:
 async def add(asking: Asking, target: Target, items: Sequence[NewItem]) -> Added:
     """Add items to an open Mission, some hundred a call; one that is there already with the same content counts as repeated."""
     parts: list[Added] = []
+    if bears_risk(items):
+        items = with_gates(await asking.ask(policies.known), items)
     for batch in batches(items):
 
         async def question(store: Store, batch: Sequence[NewItem] = batch) -> Added:
@@ -204,7 +207,7 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
         case "INVALID_STATE_TRANSITION" if wish == "be tried again" and not ended:
             text = f"{target} is {state}: only what failed or is parked can be tried again"
         case "INVALID_STATE_TRANSITION" if refused.details.get("approval") == "none" and not ended:
-            text = f"{target} needs no Approval: it was submitted without approval=True"
+            text = f"{target} needs no Approval: neither it nor the policy asked for it"
         case "APPROVAL_REQUIRED":
             text = f"{target} waits for Approval (`treadle approve`): before that it cannot {wish}"
         case "INVALID_STATE_TRANSITION" if wish == "be unblocked" and not ended:

@@ -192,7 +192,7 @@ class Mission:
         return ItemState(await commanding.unblock(self._asking, self._target(item), resolution))
 
     async def approve(self, item: str, reason: str = commanding.REASON) -> bool:
-        """Let an item be started that was submitted with approval=True; False where it was approved before.
+        """Let an item be started that waits for Approval; False where it was approved before.
 
         It starts at once, or once nothing else holds it. To deny it, cancel the item. Refused (INVALID_STATE_TRANSITION)
         where it needs no Approval or has ended.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from treadle.shared.errors import Misuse, Refused
-from treadle.shared.model import GroupId
+from treadle.shared.model import GroupId, Risk
 from treadle.shared.names import token
 from treadle.shared.schedules import Cron, Interval, Missed, NewSchedule, ScheduleId, ScheduleView
 from treadle.shared.store import timetable
@@ -43,6 +43,8 @@ async def schedule(
         raise Misuse("offer_to: what a schedule starts is offered to everybody; leave offer_to and offer_s out")
     if one.spec.approval:
         raise Misuse("approval: a person approves one job, not all that a schedule starts; leave it out")
+    if one.spec.risk != Risk.NONE:
+        raise Misuse("risk: the policy is asked about one job, not about all that a schedule starts; leave it out")
     if one.spec.after:
         raise Misuse("after: is of one job and not of a schedule; leave it out")
     if missed not in tuple(Missed):

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
-from treadle.shared.model import Urgency
+from treadle.shared.model import Risk, Urgency
 from treadle.shared.names import CAPABILITY
 from treadle.shared.policy import STANDARD_CLASS, WEIGHT_MAX, WEIGHT_MIN
 from treadle.shared.versions import VERSION
@@ -53,6 +53,7 @@ PRIORITY_CLASS = STANDARD_CLASS
 
 OfferMode = Literal["named", "preferred"]
 UrgencyName = Literal["critical", "high", "normal", "routine"]
+RiskName = Literal["none", "low", "high"]
 
 
 def _wrong(kind: LiteralString, said: str) -> PydanticCustomError:
@@ -96,6 +97,12 @@ def _urgency(value: object) -> Urgency:
     if not isinstance(value, str) or value not in tuple(Urgency):
         raise _wrong("urgency", f"must be one of {', '.join(Urgency)}")
     return Urgency(value)
+
+
+def _risk(value: object) -> Risk:
+    if not isinstance(value, str) or value not in tuple(Risk):
+        raise _wrong("risk", f"must be one of {', '.join(Risk)}")
+    return Risk(value)
 
 
 def _new_deadline(value: object) -> object:
@@ -254,6 +261,7 @@ class WorkOptions(TypedDict, total=False):
     retry: int | Retry
     timeout_s: float | None
     approval: bool
+    risk: Risk | RiskName
     offer_to: Sequence[str] | None
     offer: OfferMode
     offer_s: float | None
@@ -287,6 +295,8 @@ class WorkSpec(OfferSpec, frozen=True):
     """How long one attempt may run before it counts as failed (TimeoutError); None: as long as it takes."""
     approval: bool = False
     """Nobody starts it before a person has approved it (`mission.approve`, `treadle approve`)."""
+    risk: Annotated[Risk | RiskName, BeforeValidator(_risk)] = Risk.NONE
+    """What may go wrong that cannot be undone: "none", "low" or "high". The policy says which a person has to approve."""
 
     @classmethod
     def of(cls, call: Call[Any], *, id: str, after: Sequence[str] = (), **options: Unpack[WorkOptions]) -> WorkSpec:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .answers import Block, Offer
 from .disclosure import Disclosure
-from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState
+from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from .versions import does
 
 NEVER_MS = 90_000_000_000_000
@@ -130,6 +130,7 @@ class ItemFacts:
     """`POISON`, `CHECKPOINT`, `APPROVAL`, or '' where it is not parked."""
     needs_approval: bool = False
     """Whether a person has to approve its execution, and none has."""
+    risk: Risk = Risk.NONE
     lost_runs: int = 0
     """Runs lost with their Worker since its last new Checkpoint."""
     offer: Offer | None = None

@@ -65,6 +65,14 @@ class Urgency(StrEnum):
     ROUTINE = "routine"
 
 
+class Risk(StrEnum):
+    """What may go wrong with an item that cannot be undone, as its Coordinator says it; ordered, the least first."""
+
+    NONE = "none"
+    LOW = "low"
+    HIGH = "high"
+
+
 class EventKind(StrEnum):
     """The kinds a Group's log holds so far: the protocol's own words, and the extensions of `EXTENSION_KINDS`."""
 
@@ -297,6 +305,7 @@ class NewItem:
     """How long one run may take, as the contract says it in seconds; 0: as long as it likes. It stands in the sort key."""
     gates: str = ""
     """What must be given besides a slot: 'approval' of a person, or ''."""
+    risk: Risk = Risk.NONE
 
 
 @dataclass(frozen=True, slots=True)

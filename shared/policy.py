@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from .model import Risk
 from .names import name_of
 
 STANDARD_CLASS = "standard"
@@ -76,6 +77,14 @@ class Disclosure:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """Which items a person has to approve before anybody starts them, besides those that ask for it."""
+
+    risk: Risk | None = None
+    """Those of at least this risk; None: no others."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rule(Generic[Granted]):
     """What is granted to the names that `match` matches."""
 
@@ -96,6 +105,7 @@ class Policy:
     workers: tuple[Rule[int], ...] = ()
     preemption: Preemption = field(default_factory=Preemption)
     disclosure: Disclosure = field(default_factory=Disclosure)
+    approval: Approval = field(default_factory=Approval)
 
     def class_weight(self, name: str) -> float:
         """The weight of a class; 1 for one that an older version had, so that its Groups go on."""
@@ -115,6 +125,12 @@ class Policy:
         """How many Capacity Slots a Worker has, which was started with `configured` ones."""
         name = name_of(agent)
         return next((rule.grant for rule in self.workers if matches(rule.match, name)), configured)
+
+    def wants_approval(self, risk: Risk) -> bool:
+        """Whether a person has to approve an item of this risk."""
+        order = tuple(Risk)
+        least = self.approval.risk
+        return least is not None and order.index(risk) >= order.index(least)
 
 
 DEFAULT_POLICY = Policy()

@@ -22,12 +22,14 @@ from typing import Any, TypeVar, cast
 from .codec import shown
 from .errors import Misuse
 from .locating import Path, line_in_toml
+from .model import Risk
 from .names import CAPABILITY
 from .policy import (
     STANDARD_CLASS,
     WEIGHT_MAX,
     WEIGHT_MIN,
     AccountRule,
+    Approval,
     Disclosure,
     MissionRule,
     Policy,
@@ -90,6 +92,12 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _risk(value: object) -> Risk:
+    if value not in (Risk.LOW, Risk.HIGH):
+        raise _WrongError('must be "low" or "high": the least risk that a person has to approve')
+    return Risk(str(value))
+
+
 def _rate(value: object) -> Rate:
     found = _RATE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
@@ -133,7 +141,8 @@ _MISSION: Mapping[str, Check] = {
 _WORKER: Mapping[str, Check] = {"match": _match, "slots": _whole(WORKER_SLOTS_MAX)}
 _PREEMPTION: Mapping[str, Check] = {"enabled": _flag, "minimum_run_s": _span_s, "overdue_s": _span_s}
 _DISCLOSURE: Mapping[str, Check] = {"interval_s": _span_s}
-_TABLES = ("classes", "accounts", "missions", "workers", "preemption", "disclosure")
+_APPROVAL: Mapping[str, Check] = {"risk": _risk}
+_TABLES = ("classes", "accounts", "missions", "workers", "preemption", "disclosure", "approval")
 
 
 def parse(text: str, *, name: str) -> Policy:
@@ -182,6 +191,7 @@ class _Reading:
             ),
             preemption=Preemption(**self._table(found.get("preemption", {}), ("preemption",), _PREEMPTION)),
             disclosure=Disclosure(**self._table(found.get("disclosure", {}), ("disclosure",), _DISCLOSURE)),
+            approval=Approval(**self._table(found.get("approval", {}), ("approval",), _APPROVAL)),
         )
         if self._faults:
             more = [f"and {self._unsaid:,} more"] if self._unsaid else []

@@ -14,7 +14,7 @@ from typing import assert_never
 from treadle.shared.answers import Block
 from treadle.shared.facts import NEVER_MS, ItemFacts
 from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
-from treadle.shared.model import ItemState
+from treadle.shared.model import ItemState, Risk
 from treadle.shared.names import shown
 from treadle.shared.versions import spoken
 
@@ -193,7 +193,8 @@ def _approval(facts: ItemFacts) -> Gate | None:
         return None
     return Gate(
         Code.APPROVAL,
-        "nobody has approved its execution, and it is not to start before",
+        ("" if facts.risk is Risk.NONE else f"its risk is {facts.risk}; ")
+        + "nobody has approved its execution, and it is not to start before",
         f"`treadle approve {_address(facts)}`, or `treadle cancel` to deny it",
     )
 

@@ -1,9 +1,12 @@
-"""Whether the policy grants a Mission what it asks for, and how many items it may have. Pure."""
+"""Whether the policy grants a Mission what it asks for, how many items it may have, and what a person must approve. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
 from treadle.shared.errors import Misuse
-from treadle.shared.model import NewMission, Queued
+from treadle.shared.model import NewItem, NewMission, Queued, Risk
 from treadle.shared.names import name_of
 from treadle.shared.policy import Policy
 
@@ -34,3 +37,20 @@ def check_granted(policy: Policy, mission: NewMission) -> None:
 def queued_of(policy: Policy, mission: NewMission) -> Queued:
     """How many items that have not ended its account and the Mission itself may have."""
     return Queued(policy.account(mission.account).queued, policy.mission(mission.account, mission.group).queued)
+
+
+def gated(policy: Policy, mission: NewMission) -> NewMission:
+    """The Mission, with those of its items waiting for Approval that the policy wants approved."""
+    return replace(mission, items=with_gates(policy, mission.items))
+
+
+def with_gates(policy: Policy, items: Sequence[NewItem]) -> tuple[NewItem, ...]:
+    """The items, each that the policy wants approved waiting for it; their digests are of what was asked for."""
+    if policy.approval.risk is None:
+        return tuple(items)
+    return tuple([replace(item, gates="approval") if policy.wants_approval(item.risk) else item for item in items])
+
+
+def bears_risk(items: Iterable[NewItem]) -> bool:
+    """Whether the policy has to be asked about any of them."""
+    return any(item.risk is not Risk.NONE for item in items)

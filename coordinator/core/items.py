@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
-from treadle.shared.model import ItemId, NewItem, Priority, Urgency
+from treadle.shared.model import ItemId, NewItem, Priority, Risk, Urgency
 from treadle.shared.names import check_capability, token
 from treadle.shared.versions import shelf, versioned
 
@@ -77,7 +77,8 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
     content: list[object] = [DIGEST_FORM, item, capability, _canonical(spec.inputs, inputs), sorted(after), spec.slots]
     content += [urgency.value, spec.business_impact, ends_ms, spec.start_by_s, not_before, retry, contract]
     gates = "approval" if spec.approval else ""
-    content += [part for part in (offer, gates) if part]
+    risk = "" if spec.risk == Risk.NONE else f"risk:{spec.risk}"
+    content += [part for part in (offer, gates, risk) if part]
     return NewItem(
         item=item,
         capability=capability,
@@ -93,6 +94,7 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
         retry=retry,
         offer=offer,
         gates=gates,
+        risk=Risk(spec.risk),
         timeout_ms=math.ceil(1000 * (spec.timeout_s or 0)),
         # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
         digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),

@@ -16,7 +16,7 @@ ERRORS_SHOWN_MAX = 3
 LIKELY_AMONG_MAX = 5_000
 """A guess among more names than this would take longer than its reader has."""
 
-NOT_YET = frozenset({"resources", "risk", "effects"} | {"budget", "owner", "definition_of_done", "final_approval"})
+NOT_YET = frozenset({"resources", "effects"} | {"budget", "owner", "definition_of_done", "final_approval"})
 """Fields that this version does not have yet."""
 _NEVER_SHOWN = frozenset({"inputs", "work"})
 """Their content may be large, or a secret."""

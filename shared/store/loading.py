@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..model import Capability, NewItem, NewMission, Queued
+from ..model import Capability, NewItem, NewMission, Queued, Risk
 from .operations import Arguments
 
 CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
@@ -49,7 +49,7 @@ def _arguments(items: Sequence[NewItem]) -> Iterator[str | bytes | int | float]:
         yield from (item.item, item.capability, item.width, item.urgency.value, item.business_impact)
         yield from (item.deadline_ms, item.start_by_s, item.not_before, item.retry, item.digest)
         yield from (" ".join(item.after), item.inputs, item.contract, item.offer, item.timeout_ms)
-        yield item.gates
+        yield " ".join(filter(None, (item.gates, "" if item.risk is Risk.NONE else f"risk:{item.risk}")))
 
 
 def who_could(said: Sequence[bytes]) -> tuple[tuple[Capability, ...], dict[Capability, int]]:

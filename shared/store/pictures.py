@@ -12,7 +12,7 @@ from typing import Any, cast
 from .. import codec
 from ..errors import Corrupt, TreadleError
 from ..facts import FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
-from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState
+from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from ..names import name_of
 from ..versions import parted, shelf
 from . import keys, views
@@ -273,6 +273,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         lost_runs=int(text.get("lp", "0")),
         held=text.get("hold", ""),
         needs_approval=text.get("ap") == "wanted",
+        risk=Risk(text.get("rk", "none")),
         offer=views.offer_of(raw, now_ms),
         owner=AgentId(text["own"]) if text.get("own") else None,
         start_by_ms=int(text.get("sby", "0")) if state is ItemState.QUEUED else 0,

@@ -9,7 +9,7 @@ from treadle.coordinator.core.gates import Code, explain
 from treadle.shared.answers import Block, Offer
 from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
-from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState
+from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState, Risk
 
 NOW = 1_800_000_000_000
 INDEX = Capability("index")
@@ -63,6 +63,7 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         ),
         (replace(OPEN, held="CHECKPOINT", runs=1), [Code.HELD]),
         (replace(OPEN, held="APPROVAL", needs_approval=True), [Code.APPROVAL]),
+        (replace(OPEN, needs_approval=True, risk=Risk.HIGH), [Code.APPROVAL]),
         (replace(OPEN, needs_approval=True, dependencies_left=1), [Code.APPROVAL, Code.DEPENDENCY]),
         (replace(OFFERED, workers=(ONE,), kept_out=(ONE.agent,)), [Code.KEPT_OUT]),
         (replace(OFFERED, workers=(ONE, replace(ONE, agent=AgentId("two"))), kept_out=(ONE.agent,)), [Code.NEXT]),

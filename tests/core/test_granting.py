@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from builders import a_new_item, a_new_mission
-from treadle.coordinator.core.granting import check_granted, queued_of
+from treadle.coordinator.core.granting import bears_risk, check_granted, gated, queued_of
 from treadle.shared.errors import Misuse
-from treadle.shared.model import NewMission, Queued
-from treadle.shared.policy import DEFAULT_POLICY, Policy
+from treadle.shared.model import NewMission, Queued, Risk
+from treadle.shared.policy import DEFAULT_POLICY, Approval, Policy
 from treadle.shared.policy_file import parse
 
 POLICY = parse(
@@ -80,6 +80,17 @@ def test_what_is_more_than_granted_is_refused_naming_both(policy: Policy, missio
     with pytest.raises(Misuse) as refused:
         check_granted(policy, mission)
     assert str(refused.value) == said
+
+
+def test_what_the_policy_wants_approved_waits_for_it_and_stays_the_same_content() -> None:
+    items = tuple(replace(a_new_item(risk), risk=risk, digest=f"of {risk}") for risk in Risk)
+    mission = replace(asking(), items=items)
+    for least, waiting in ((None, []), (Risk.LOW, ["low", "high"]), (Risk.HIGH, ["high"])):
+        made = gated(replace(POLICY, approval=Approval(least)), mission)
+        assert [item.item for item in made.items if item.gates == "approval"] == waiting
+        assert [replace(item, gates="") for item in made.items] == list(items)
+    assert bears_risk(items)
+    assert not bears_risk(items[:1])
 
 
 def test_how_many_items_may_wait_is_what_account_and_mission_are_granted() -> None:

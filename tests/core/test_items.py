@@ -204,6 +204,9 @@ def test_the_digest_depends_on_everything_else() -> None:
         {"not_before": timedelta(seconds=1)},
         {"retry": 4},
         {"timeout_s": 1.0},
+        {"approval": True},
+        {"risk": "low"},
+        {"risk": "high"},
     ]
     digests = [planned(**change).digest for change in changes]
     for (one, first), (other, second) in itertools.combinations(zip(changes, digests, strict=True), 2):

@@ -7,10 +7,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from treadle.shared.model import Risk
 from treadle.shared.names import token
 from treadle.shared.policy import (
     DEFAULT_POLICY,
     AccountRule,
+    Approval,
     MissionRule,
     Policy,
     Rate,
@@ -29,6 +31,16 @@ def test_without_a_policy_all_are_equal_and_nothing_is_capped() -> None:
     assert DEFAULT_POLICY.account("acme") == AccountRule(1.0, None, None, None, ("standard",))
     assert DEFAULT_POLICY.mission("acme", "m-1") == MissionRule(None, 10.0, None, None, None)
     assert DEFAULT_POLICY.worker_slots("w-1", 4) == 4
+
+
+def test_a_person_approves_what_bears_at_least_the_risk_that_the_policy_names() -> None:
+    wanted = {least: [one for one in Risk if Policy(approval=Approval(least)).wants_approval(one)] for least in Risk}
+    assert wanted == {
+        Risk.NONE: [Risk.NONE, Risk.LOW, Risk.HIGH],
+        Risk.LOW: [Risk.LOW, Risk.HIGH],
+        Risk.HIGH: [Risk.HIGH],
+    }
+    assert not any(map(DEFAULT_POLICY.wants_approval, Risk))
 
 
 def test_the_first_rule_that_matches_decides_alone() -> None:

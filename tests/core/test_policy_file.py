@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared.errors import Misuse
-from treadle.shared.policy import DEFAULT_POLICY, AccountRule, Disclosure, MissionRule, Policy, Preemption, Rate, Rule
+from treadle.shared.model import Risk
+from treadle.shared.policy import (
+    DEFAULT_POLICY,
+    AccountRule,
+    Approval,
+    Disclosure,
+    MissionRule,
+    Policy,
+    Preemption,
+    Rate,
+    Rule,
+)
 from treadle.shared.policy_file import FAULTS_SHOWN_MAX, FILE_BYTES_MAX, RULES_MAX, parse
 
 WHOLE = """\
@@ -49,6 +60,8 @@ minimum_run_s = 45
 overdue_s = 90.5
 [disclosure]
 interval_s = 5
+[approval]
+risk = "high"
 """
 
 
@@ -71,6 +84,7 @@ def test_all_that_a_file_may_say() -> None:
         workers=(Rule("gpu-*", 0),),
         preemption=Preemption(False, 45.0, 90.5),
         disclosure=Disclosure(5.0),
+        approval=Approval(Risk.HIGH),
     )
 
 
@@ -146,6 +160,9 @@ def test_the_standard_class_is_there_whether_or_not_a_file_names_it() -> None:
             "p.toml:2: preemption.minimum_run_s: 0 is not allowed; must be 0.1 to 86,400",
         ),
         ("[preemption]\noverdue_s = inf", "p.toml:2: preemption.overdue_s: inf is not allowed; must be 0.1 to 86,400"),
+        ("\n[approval]\nrisk = 'none'", 'p.toml:3: approval.risk: \'none\' is not allowed; must be "low" or "high"'),
+        ("[approval]\nrisk = 2", 'p.toml:2: approval.risk: 2 is not allowed; must be "low" or "high"'),
+        ("[approval]\nleast = 'low'", 'p.toml:2: approval: "least" is no field of it; known: risk'),
         (
             "[disclosure]\ninterval_s = '5'",
             "p.toml:2: disclosure.interval_s: '5' is not allowed; must be 0.1 to 86,400",

@@ -212,6 +212,8 @@ def test_a_wrong_field_of_a_mission_is_named_with_its_value_and_bound(fields: di
         ({"timeout_s": 0}, "timeout_s: 0 must be 0.001 to 31,536,000"),
         ({"timeout_s": float("nan")}, "timeout_s: nan must be 0.001 to 31,536,000"),
         ({"timeout_s": "1"}, "timeout_s: '1' must be a number"),
+        ({"risk": "some"}, "risk: 'some' must be one of none, low, high"),
+        ({"risk": 2}, "risk: 2 must be one of none, low, high"),
         ({"timeout_s": True}, "timeout_s: True must be a number"),
         ({"capabilty": "x"}, "capabilty: is not a field; did you mean capability?"),
         ({"inputs": ["sesame"]}, "inputs: a value of type list must be a dict"),

@@ -268,6 +268,12 @@ async def an_item_whose_time_out_is_no_time(world: World) -> Call:
     return command(world, "add", 0, "ana", "- - 0", *a_raw_item(timeout_ms="1 s"))
 
 
+@refusal("create", "SCHEMA_VALIDATION_FAILED")
+async def a_risk_that_nobody_knows(world: World) -> Call:
+    mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "whole", 1, "- - 0")
+    return plain(world, "create", world.store.replid, *mission, *a_raw_item(gates="approval risk:some"))
+
+
 for _offer in WRONG_OFFERS:
     _wrong_offer(_offer)
 

@@ -31,7 +31,7 @@ from store.world import (
     lease_of,
 )
 from treadle.shared.errors import ReplyLost
-from treadle.shared.model import AgentId, Grant, GroupId, Limits, Priority, Urgency
+from treadle.shared.model import AgentId, Grant, GroupId, Limits, Priority, Risk, Urgency
 from treadle.shared.schedules import Due, Interval, spec_text
 from treadle.shared.store import (
     Accept,
@@ -227,7 +227,7 @@ class Day:
         fail = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
         await insist(lambda: commands.fail_item(store, group, first.item, **fail))  # type: ignore[arg-type]
         await insist(lambda: commands.retry(store, group, first.item, actor="ana", action="1"))
-        third = replace(a_new_item("z", capability="other", gates="approval"), digest="z")
+        third = replace(a_new_item("z", capability="other", gates="approval", risk=Risk.HIGH), digest="z")
         await insist(lambda: commands.add(store, group, [third], actor="ana"))
         await insist(lambda: commands.approve(store, group, third.item, actor="ana", reason="seen"))
         await insist(

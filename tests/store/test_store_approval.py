@@ -6,7 +6,7 @@ import pytest
 from builders import GROUP, a_new_item
 from store.world import World, a_submit
 from treadle.shared.errors import Refused
-from treadle.shared.model import EventKind, GroupId, ItemId
+from treadle.shared.model import EventKind, GroupId, ItemId, Risk
 from treadle.shared.store import commands, pictures, repairing, stuck
 from treadle.shared.store.verifying import verify
 
@@ -87,6 +87,13 @@ async def test_the_store_says_that_it_waits_for_approval(world: World) -> None:
     facts = await pictures.why(world.store, M, ItemId("b"))
     assert facts is not None
     assert not facts.needs_approval
+
+
+async def test_who_approves_is_told_the_risk(world: World) -> None:
+    await world.mission(GROUP, a_new_item("a", gates="approval", risk=Risk.HIGH), a_new_item("b", risk=Risk.LOW))
+    facts = [await pictures.why(world.store, M, ItemId(item)) for item in "ab"]
+    assert [(one.needs_approval, one.risk) for one in facts if one] == [(True, Risk.HIGH), (False, Risk.LOW)]
+    assert [one.item for one in await (await world.hand()).take(most=9)] == ["b"], "risk alone holds nothing"
 
 
 async def test_a_group_with_unapproved_items_verifies_in_every_state(world: World) -> None:

@@ -1,7 +1,7 @@
 -- New WorkItems as a call brings them: checked and planned.
 
 -- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract
--- offer timeout_ms (0 for none) gates: what must be given besides a slot, so far `approval` or nothing.
+-- offer timeout_ms (0 for none) gates: `approval` where a person must give it, `risk:low` or `risk:high`.
 T.ITEM_FIELDS = 16
 local ITEMS_MAX, INPUTS_BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX = 256, 16777216, 1024, 16384
 T.CAPS_MAX = 512
@@ -83,7 +83,7 @@ function T.add_item(S, G, a, i)
   if a[i + 12] ~= '' then T.put(it, 'ct', a[i + 12]) end
   if a[i + 14] ~= '0' then T.put(it, 'tm', a[i + 14]) end
   if a[i + 13] ~= '' then T.direct(it, a[i + 13]) end
-  if a[i + 15] ~= '' then T.put(it, 'ap', 'wanted') end
+  if a[i + 15] ~= '' then T.put_gates(it, a[i + 15]) end
   local seq = T.emit(S, G, 'work.authorized', it.id, G.actor, { a[i + 1], a[i + 2], T.int(#T.words(a[i + 10])) })
   G.ids[#G.ids + 1] = it.id
   if G.grown then
