@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from treadle.shared.model import GroupId, ItemId
+from treadle.shared.policy import Policy
 from treadle.shared.store import Store
 
 ID_CHARS = 20
@@ -26,6 +27,10 @@ class Asking(Protocol):
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
         """Ask the store, again while it cannot answer; `question` must be safe to repeat."""
+        ...
+
+    async def policy(self, *, anew: bool = False) -> Policy:
+        """What the Organization grants: as it was read before, else as it stands now."""
         ...
 
     async def wait(self, question: Callable[[Store, float], Awaitable[_T]]) -> _T:

@@ -24,12 +24,12 @@ from treadle.shared.model import Capability
 from treadle.shared.names import name_of, token
 from treadle.shared.schedules import ScheduleView
 from treadle.shared.settings import Settings
-from treadle.shared.store import Endpoint, controls, policies
+from treadle.shared.store import Endpoint, controls
 from treadle.shared.store.timetable import Scheduled
 from treadle.shared.versions import spoken
 
 from .asking import default_actor, new_id
-from .core.granting import check_granted, gated, queued_of
+from .core.granting import check_granted, gated, over_quota
 from .core.missions import plan_mission
 from .core.wording import quoted
 from .enqueuing import Marked, asked, enqueue_all, enqueue_one
@@ -99,20 +99,19 @@ class Client:
         mission_id = new_id("m") if spec.id is None else spec.id
         now_ms = await self._line.ask(lambda store: store.now_ms())
         plan = plan_mission(spec, mission_id=mission_id, actor=self.actor, now_ms=now_ms)
-        policy = await self._line.ask(policies.known)
+        policy = await self._line.policy(anew=True)
         try:
             check_granted(policy, plan)
         except Misuse:  # one that is there already gets its receipt, whatever is granted by now
             if await self._line.ask(lambda store: store.mission(plan.group)) is None:
                 raise
-        queued = queued_of(policy, plan)
+        queued = policy.queued(plan.account, plan.group)
         plan = gated(policy, plan)
         try:
             receipt = await self._line.ask(lambda store: store.create(plan, queued=queued, loaded=loaded))
         except Refused as refused:
             if refused.code == "QUOTA_EXCEEDED":
-                text = f"{refused}; wait until some of its items have ended, or have the policy grant more (docs/policy.md)"
-                raise Refused(text, code=refused.code, details=refused.details) from None
+                raise over_quota(refused) from None
             if refused.code != "ACTION_ID_COLLISION":
                 raise
             raise Refused(
@@ -175,8 +174,9 @@ class Client:
 
         `work` is a capability's name with `inputs`, a typed call `thumbnails.spec(files=[...])`, a handler, or a WorkSpec.
         With a `key` it is done once however often it is enqueued: the same key and content give the same job, and
-        `job.receipt.repeated`; other content under that key is Refused (ACTION_ID_COLLISION). Misuse names what is wrong,
-        and nothing was written. A lost reply or an unavailable store is tried again, some seconds.
+        `job.receipt.repeated`; other content under that key is Refused (ACTION_ID_COLLISION), and so are more items than the
+        account may have (QUOTA_EXCEEDED). Misuse names what is wrong, and nothing was written. A lost reply or an unavailable
+        store is tried again, some seconds.
         """
         one = asked(work, inputs, key, options)
         try:

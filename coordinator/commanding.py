@@ -6,19 +6,19 @@ Each is safe to repeat: a lost reply leads to the same call once more, and the s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from treadle.shared import codec
 from treadle.shared.answers import Added, Ended
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
-from treadle.shared.model import AgentId, GroupId, ItemId, NewItem, Priority
+from treadle.shared.model import UNBOUNDED, AgentId, GroupId, ItemId, NewItem, Priority
 from treadle.shared.names import name_of, token
-from treadle.shared.store import Store, commands, policies
+from treadle.shared.store import Store, commands
 
 from .asking import Asking, new_id
-from .core.granting import bears_risk, with_gates
+from .core.granting import bears_risk, over_quota, with_gates
 from .core.items import batches
 from .core.wording import quoted
 
@@ -45,18 +45,41 @@ class Target:
         return f"item {quoted(name_of(self.item))} of {self.mission}"
 
 
-async def add(asking: Asking, target: Target, items: Sequence[NewItem]) -> Added:
-    """Add items to an open Mission, some hundred a call; one that is there already with the same content counts as repeated."""
+async def add(asking: Asking, target: Target, items: Sequence[NewItem], *, account: str | None = None) -> Added:
+    """Add items to an open Mission, some hundred a call; one that is there already with the same content counts as repeated.
+
+    `account`: the token of its account, where it is known.
+    """
     parts: list[Added] = []
     if bears_risk(items):
-        items = with_gates(await asking.ask(policies.known), items)
+        await asking.policy(anew=True)
     for batch in batches(items):
-
-        async def question(store: Store, batch: Sequence[NewItem] = batch) -> Added:
-            return await commands.add(store, target.group, batch, actor=_actor(asking))
-
-        parts.append(await _commanded(asking, target, "be added to", question))
+        try:
+            part = await _add(asking, target, batch, account)
+        except Refused as refused:
+            if refused.code != "REVISION_CONFLICT":
+                raise
+            await asking.policy(anew=True)  # another one was applied since this client read it
+            part = await _add(asking, target, batch, account, at_any_rate=True)
+        parts.append(part)
     return _together(parts)
+
+
+async def _add(
+    asking: Asking, target: Target, batch: Sequence[NewItem], account: str | None, *, at_any_rate: bool = False
+) -> Added:
+    """Add some items, by the policy that this client knows of; refused where that is outdated, unless `at_any_rate`."""
+    policy = await asking.policy()
+
+    async def question(store: Store) -> Added:
+        owner = await store.account_of(target.group) if account is None and policy.bounds_queued else account
+        queued = policy.queued(owner, target.group) if owner else UNBOUNDED
+        if not at_any_rate:
+            queued = replace(queued, version=policy.version)
+        work = with_gates(policy, batch)
+        return await commands.add(store, target.group, work, actor=_actor(asking), queued=queued, account=owner)
+
+    return await _commanded(asking, target, "be added to", question)
 
 
 async def seal(asking: Asking, target: Target) -> None:
@@ -221,6 +244,8 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
             text = f"{target} cannot {wish} any more: its Mission {_is(refused.details['mission'])}"
         case "INVALID_STATE_TRANSITION" if state:
             text = f"{target} {_is(state)} and cannot {wish} any more"
+        case "QUOTA_EXCEEDED":
+            return over_quota(refused)
         case "ACTION_ID_COLLISION":
             text = (
                 f"{item} is in {target.mission} with other content; give it unchanged to have it counted once, or give "

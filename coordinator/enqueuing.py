@@ -119,13 +119,13 @@ async def _put(asking: Asking, account: str, items: tuple[NewItem, ...]) -> Adde
     standing = plan_standing(account, actor=asking.actor)
     target = Target(standing.group)
     try:
-        return await commanding.add(asking, target, items)
+        return await commanding.add(asking, target, items, account=standing.account)
     except Refused as refused:
         if refused.code != "GROUP_NOT_FOUND":
             raise _said(refused, standing.mission) from None
     await asking.ask(lambda store: store.create(standing))
     try:
-        return await commanding.add(asking, target, items)
+        return await commanding.add(asking, target, items, account=standing.account)
     except Refused as refused:
         raise _said(refused, standing.mission) from None
 

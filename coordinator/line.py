@@ -10,7 +10,8 @@ from typing import TypeVar
 import anyio
 from treadle.shared.errors import Misuse, StoreChanged, Unavailable
 from treadle.shared.model import GroupId, ItemId
-from treadle.shared.store import Endpoint, Store
+from treadle.shared.policy import Policy
+from treadle.shared.store import Endpoint, Store, policies
 from treadle.shared.store.connection import BLOCK_MARGIN_S
 
 from .doorbells import Doorbells
@@ -36,6 +37,7 @@ class Line:
         self._actor = actor
         self._endpoint, self._prefix, self._partitions = endpoint, prefix, partitions
         self._calls: Store | None = None
+        self._policy: Policy | None = None
         self._waiting: set[Store] = set()
         self._idle: list[Store] = []
         self._turns = anyio.Semaphore(WAITERS_MAX)
@@ -70,6 +72,12 @@ class Line:
             await self._opened().adopt()
 
         return await repeated(ask, adopt)
+
+    async def policy(self, *, anew: bool = False) -> Policy:
+        """As `Asking.policy`."""
+        if anew or self._policy is None:
+            self._policy = await self.ask(policies.known)
+        return self._policy
 
     async def wait(self, question: Callable[[Store, float], Awaitable[_T]]) -> _T:
         """As `Asking.wait`, on a connection that nothing else uses meanwhile, for at most WAIT_S."""

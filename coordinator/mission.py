@@ -137,7 +137,8 @@ class Mission:
         """Add items; on return they are durable. An item added again with the same content is there once.
 
         Misuse names what is wrong, and nothing was written. Refused where an id is there with other content
-        (ACTION_ID_COLLISION), or where the Mission does not grow (any more). Many items go in several calls: what was
+        (ACTION_ID_COLLISION), where the Mission does not grow (any more), or where it or its account may not have so many
+        items (QUOTA_EXCEEDED). Many items go in several calls: what was
         added before a later one is refused stays, and adding all of them again is right.
         """
         specs = list(work)

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from .model import Risk
 from .names import name_of
+from .usage import Queued
 
 STANDARD_CLASS = "standard"
 """The class of a Mission that names none; it is always there."""
@@ -120,6 +121,16 @@ class Policy:
         """What the Group of a Mission of an account is granted."""
         names = name_of(account), name_of(group)
         return next((rule.grant for rule in self.missions if _matches_both(rule.match, names)), MissionRule())
+
+    def queued(self, account: str, group: str) -> Queued:
+        """How many items that have not ended an account and one of its Missions may have."""
+        return Queued(self.account(account).queued, self.mission(account, group).queued)
+
+    @property
+    def bounds_queued(self) -> bool:
+        """Whether anybody is granted only so many items that have not ended."""
+        bounds = [*(rule.grant.queued for rule in self.accounts), *(rule.grant.queued for rule in self.missions)]
+        return any(bound is not None for bound in bounds)
 
     def worker_slots(self, agent: str, configured: int) -> int:
         """How many Capacity Slots a Worker has, which was started with `configured` ones."""

@@ -47,6 +47,8 @@ class Queued:
 
     account: int | None = None
     mission: int | None = None
+    version: int | None = None
+    """Of the policy that says so, where a store that knows of a newer one is to refuse; None: it is not asked."""
 
 
 UNBOUNDED = Queued()

@@ -1,15 +1,16 @@
-"""Whether the policy grants a Mission what it asks for, how many items it may have, and what a person must approve. Pure."""
+"""Whether the policy grants a Mission what it asks for, what is said where it does not, what a person must approve. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from treadle.shared.errors import Misuse
-from treadle.shared.model import NewItem, NewMission, Queued, Risk
+from treadle.shared.errors import Misuse, Refused
+from treadle.shared.model import NewItem, NewMission, Risk
 from treadle.shared.names import name_of
 from treadle.shared.policy import Policy
 
+from .readable import times
 from .wording import quoted
 
 
@@ -34,9 +35,19 @@ def check_granted(policy: Policy, mission: NewMission) -> None:
         )
 
 
-def queued_of(policy: Policy, mission: NewMission) -> Queued:
-    """How many items that have not ended its account and the Mission itself may have."""
-    return Queued(policy.account(mission.account).queued, policy.mission(mission.account, mission.group).queued)
+def over_quota(refused: Refused) -> Refused:
+    """A refusal for too many items, in the words of who submits: whose bound, how many there are, and what to do."""
+    of = refused.details
+    who = (
+        f"mission {quoted(name_of(of['mission']))}" if "mission" in of else f"account {quoted(name_of(of['account']))}"
+    )
+    has, coming = int(of["unfinished"]), int(of["coming"])
+    text = (
+        f"{who} has {times(has, 'item')} that {'has' if has == 1 else 'have'} not ended, and {coming:,} more would be over "
+        f"the {int(of['bound']):,} that the policy grants (queued); try again once enough have ended, or have the policy "
+        "grant more (docs/policy.md)"
+    )
+    return Refused(text, code=refused.code, details=of)
 
 
 def gated(policy: Policy, mission: NewMission) -> NewMission:

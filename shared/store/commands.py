@@ -21,13 +21,15 @@ async def add(
     *,
     actor: str,
     queued: Queued = UNBOUNDED,
+    account: str | None = None,
 ) -> Added:
     """Adds items to an open Mission, 256 at most; one that is there with the same digest counts as repeated.
 
     All or none: Refused (ACTION_ID_COLLISION) where an id has other content, INVALID_STATE_TRANSITION where it is sealed,
-    QUOTA_EXCEEDED where those that are new would be more than may be `queued`.
+    QUOTA_EXCEEDED where those that are new would be more than may be `queued`, REVISION_CONFLICT where that is of an older
+    policy than was noted here. `account`: the Mission's, where it is known.
     """
-    bounds = await store.bounds(queued, group)
+    bounds = await store.bounds(queued, group, account)
     answer = await store.call("add", store.partition_of(group), (group, 0, actor, bounds, *item_arguments(items)))
     created, repeated = answer[1].split()
     return Added(int(created), int(repeated), *who_could(answer[2:]))

@@ -56,7 +56,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         *("replid", "verb", "group", "schedule", "actor", "digest", "due_ms", "missed", "spec"),
         *("capability", "width", "urgency", "impact", "start_by_s", "retry", "inputs", "contract", "timeout_ms"),
     ),
-    "fire": ("replid", "group", "schedule", "due_ms", "next_ms", "skipped"),
+    "fire": ("replid", "group", "schedule", "due_ms", "next_ms", "skipped", "queued"),
     "snapshot": ("replid", "group", "actor", "through", "digest", "size", "chunks", "number", "chunk"),
     "trim": ("replid", "group", "first"),
     "inspect": ("replid", "group", "item", "..."),

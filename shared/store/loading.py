@@ -36,7 +36,8 @@ def mission_arguments(mission: NewMission, form: str) -> Arguments:
 def bounds_argument(queued: Queued, elsewhere: int) -> str:
     """The bounds of unfinished items, as `lua/_queued.lua` reads them; `elsewhere`: of the account in other partitions."""
     bounds = ("-" if most is None else str(most) for most in (queued.account, queued.mission))
-    return " ".join((*bounds, str(elsewhere)))
+    of = () if queued.version is None else (str(queued.version),)
+    return " ".join((*bounds, str(elsewhere), *of))
 
 
 def item_arguments(items: Sequence[NewItem]) -> Arguments:

@@ -202,13 +202,17 @@ class Store:
         bases = [self.base(partition) for partition in range(self.partitions)]
         return dict(enumerate(await self.run(views.unfinished, bases, account)))
 
+    async def account_of(self, group: GroupId) -> str:
+        """The account of a Mission; '' where it is not there."""
+        return await self.run(views.account_of, self.base(self.partition_of(group)), group)
+
     async def bounds(self, queued: Queued, group: GroupId, account: str | None = None) -> str:
         """What a submission brings of its bounds; one of an account is judged with what is in other partitions just now."""
         partition = self.partition_of(group)
         if queued.account is None:
             return bounds_argument(queued, 0)
         if account is None:
-            account = await self.run(views.account_of, self.base(partition), group)
+            account = await self.account_of(group)
         counts = await self.unfinished(account)
         return bounds_argument(queued, sum(counts.values()) - counts[partition])
 

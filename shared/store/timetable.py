@@ -16,8 +16,9 @@ from urllib.parse import quote, unquote
 
 from .. import codec
 from ..errors import Backpressure, Corrupt, Misuse, Refused, StoreChanged, TreadleError
-from ..model import Capability, GroupId, ItemId
+from ..model import UNBOUNDED, Capability, GroupId, ItemId
 from ..names import name_of, shown
+from ..policy import DEFAULT_POLICY, Policy
 from ..schedules import (
     ID_BYTES_MAX,
     Due,
@@ -31,12 +32,16 @@ from ..schedules import (
     spec_text,
     what_follows,
 )
-from . import keys
+from . import keys, policies
 from .replies import Envelope
 from .store import FencedCall, Store
 
 FIRED_AT_ONCE_MAX = 256
 """Ticks that one call of `fire_due` carries out; the rest stays due, for whoever ticks next."""
+HANDED_MS = 2_000
+"""What is due and not fired comes again after so long (`_timetable.lua`)."""
+SAID_EACH_MS = 60_000
+"""How often it is said that a tick waits for room."""
 _PAGE = 500
 _RECORD_FIELDS = 16
 _OVERTAKEN = frozenset({"REVISION_CONFLICT", "INVALID_COMMAND"})
@@ -106,12 +111,13 @@ async def schedules(store: Store, group: GroupId | None = None) -> list[Schedule
     return sorted(mine, key=lambda view: (view.group, view.schedule))
 
 
-async def fire(store: Store, due: Due, *, now_ms: int) -> Fired:
+async def fire(store: Store, due: Due, *, now_ms: int, policy: Policy = DEFAULT_POLICY) -> Fired:
     """Carries out one tick as of the store's time `now_ms`, or learns that it was carried out before.
 
-    Refused: REVISION_CONFLICT where another tick is the next, INVALID_COMMAND where the schedule was deleted.
+    Refused: REVISION_CONFLICT where another tick is the next, INVALID_COMMAND where the schedule was deleted, QUOTA_EXCEEDED
+    where its account or Mission has as many unfinished items as the policy grants.
     """
-    (answer,) = await store.call_each([_call(store, due, now_ms)])
+    (answer,) = await store.call_each([await _call(store, due, now_ms, policy)])
     if isinstance(answer, TreadleError):
         raise answer
     return _fired(due, answer)
@@ -120,23 +126,24 @@ async def fire(store: Store, due: Due, *, now_ms: int) -> Fired:
 async def fire_due(store: Store, due: Sequence[Due], envelope: Envelope) -> Envelope:
     """Fires what a tick told to be due, and what of it was missed besides; gives the latest envelope.
 
-    What another process fired first, or somebody deleted meanwhile, is passed over; what this host cannot reckon, or a full
-    store does not take now, is left for later.
+    What another process fired first, or somebody deleted meanwhile, is passed over; what this host cannot reckon, a full store
+    does not take now, or would be more than the policy grants, is left for later.
     """
+    policy = await _policy(store, envelope)
     pending: list[Due] = list(due)
     left = FIRED_AT_ONCE_MAX
     while pending and left > 0:
         calls: dict[Due, FencedCall] = {}
         for one in pending[:left]:
             try:
-                calls[one] = _call(store, one, envelope.now_ms)
+                calls[one] = await _call(store, one, envelope.now_ms, policy)
             except (Misuse, Corrupt) as error:
                 _put_off(one, error)
         left -= len(calls)
         pending = []
         for one, answer in zip(calls, await store.call_each(list(calls.values())) if calls else (), strict=True):
             if isinstance(answer, TreadleError):
-                _excuse(one, answer)
+                _excuse(one, answer, envelope.now_ms)
                 continue
             fired = _fired(one, answer)
             envelope = fired.envelope
@@ -145,11 +152,23 @@ async def fire_due(store: Store, due: Sequence[Due], envelope: Envelope) -> Enve
     return envelope
 
 
-def _excuse(due: Due, error: TreadleError) -> None:
+async def _policy(store: Store, envelope: Envelope) -> Policy:
+    """The policy that stands; where it cannot be read here nothing is held against it: no tick waits for an upgrade."""
+    try:
+        return await policies.known(store) if envelope.policy else DEFAULT_POLICY
+    except (Misuse, Corrupt) as error:
+        _log.error("schedules fire whatever the policy grants, which cannot be read: %s", error)
+        return DEFAULT_POLICY
+
+
+def _excuse(due: Due, error: TreadleError, now_ms: int) -> None:
     """Takes an error that stops this one tick only; raises what stops the caller."""
     if isinstance(error, StoreChanged) or not isinstance(error, Refused | Backpressure):
         raise error
-    if error.code not in _OVERTAKEN:
+    if error.code == "QUOTA_EXCEEDED":
+        if (now_ms - due.due_ms) % SAID_EACH_MS < HANDED_MS:
+            _put_off(due, error)
+    elif error.code not in _OVERTAKEN:
         _put_off(due, error)
 
 
@@ -170,9 +189,11 @@ def parse_due(raw: bytes) -> list[Due]:
     return found
 
 
-def _call(store: Store, due: Due, now_ms: int) -> FencedCall:
+async def _call(store: Store, due: Due, now_ms: int, policy: Policy) -> FencedCall:
     next_ms, skipped = what_follows(parse_spec(due.spec), due.missed, due.due_ms, now_ms)
-    arguments = (store.replid, due.group, due.schedule, due.due_ms, next_ms, skipped)
+    account = await store.account_of(due.group) if policy.bounds_queued else ""
+    bounds = await store.bounds(policy.queued(account, due.group) if account else UNBOUNDED, due.group, account)
+    arguments = (store.replid, due.group, due.schedule, due.due_ms, next_ms, skipped, bounds)
     return "fire", store.partition_of(due.group), arguments
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from builders import a_new_item, a_new_mission
-from treadle.coordinator.core.granting import bears_risk, check_granted, gated, queued_of
-from treadle.shared.errors import Misuse
+from treadle.coordinator.core.granting import bears_risk, check_granted, gated, over_quota
+from treadle.shared.errors import Misuse, Refused
 from treadle.shared.model import NewMission, Queued, Risk
 from treadle.shared.policy import DEFAULT_POLICY, Approval, Policy
 from treadle.shared.policy_file import parse
@@ -94,5 +94,20 @@ def test_what_the_policy_wants_approved_waits_for_it_and_stays_the_same_content(
 
 
 def test_how_many_items_may_wait_is_what_account_and_mission_are_granted() -> None:
-    assert queued_of(POLICY, asking()) == Queued(100, 7)
-    assert queued_of(DEFAULT_POLICY, asking()) == Queued(None, None)
+    assert POLICY.queued("acme", "m-1") == Queued(100, 7)
+    assert DEFAULT_POLICY.queued("acme", "m-1") == Queued(None, None)
+    assert (POLICY.bounds_queued, DEFAULT_POLICY.bounds_queued) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("of", "who"),
+    [({"account": "a%20b"}, 'account "a b" has 1 item that has'), ({"mission": "m"}, 'mission "m" has 1')],
+)
+def test_a_refusal_for_too_many_items_names_whose_bound_the_numbers_and_what_to_do(
+    of: dict[str, str], who: str
+) -> None:
+    refused = over_quota(
+        Refused("x", code="QUOTA_EXCEEDED", details=of | {"unfinished": "1", "coming": "2000", "bound": "2"})
+    )
+    assert str(refused).startswith(who)
+    assert "and 2,000 more would be over the 2 that the policy grants (queued); try again once enough" in str(refused)

@@ -10,6 +10,7 @@ from builders import GROUP, a_new_mission, a_raw_item
 from store.refused import HALT, Call, plain, refusal
 from store.world import World, a_block, a_submit
 from treadle.shared.model import GroupId
+from treadle.shared.store import policies
 
 COMMANDS: dict[str, Sequence[Any]] = {
     "add": (0, "ana", "- - 0", *a_raw_item()),
@@ -176,6 +177,13 @@ async def a_chunk_too_far(world: World) -> Call:
     mission = (GROUP, "digest", "ana", "objective", "acme", "1.0", "standard", 0, 60_000, 0, "load", 600, "- - 0")
     await plain(world, "create", world.store.replid, *mission)()
     return command(world, "add", 2, *COMMANDS["add"][1:])
+
+
+@refusal("add", "REVISION_CONFLICT")
+async def bounds_of_an_older_policy_than_is_known_here(world: World) -> Call:
+    await growing(world)
+    await policies.apply(world.store, "", actor="ana")
+    return command(world, "add", 0, "ana", "- - 0 0", *a_raw_item())
 
 
 @refusal("add", "SCHEMA_VALIDATION_FAILED")

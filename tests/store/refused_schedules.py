@@ -62,8 +62,10 @@ def _halted(function: str, code: str) -> None:
     refusal(function, code)(a_halted_mission)
 
 
-def _fire(world: World, due_ms: Any, next_ms: Any = 10**13, skipped: Any = 0, name: str = "nightly") -> Call:
-    return plain(world, "fire", world.store.replid, JOBS, name, due_ms, next_ms, skipped)
+def _fire(
+    world: World, due_ms: Any, next_ms: Any = 10**13, skipped: Any = 0, name: str = "nightly", queued: str = "- - 0"
+) -> Call:
+    return plain(world, "fire", world.store.replid, JOBS, name, due_ms, next_ms, skipped, queued)
 
 
 for _function in ("schedule", "fire"):
@@ -167,6 +169,16 @@ async def a_next_tick_that_is_no_time(world: World) -> Call:
 @refusal("fire", "SCHEMA_VALIDATION_FAILED")
 async def skipped_ticks_that_are_no_number(world: World) -> Call:
     return _fire(world, await _due(world), skipped="-1")
+
+
+@refusal("fire", "QUOTA_EXCEEDED")
+async def a_tick_beyond_what_its_account_may_have(world: World) -> Call:
+    return _fire(world, await _due(world), queued="0 - 0")
+
+
+@refusal("fire", "SCHEMA_VALIDATION_FAILED")
+async def bounds_of_a_tick_that_are_none(world: World) -> Call:
+    return _fire(world, await _due(world), queued="many")
 
 
 @refusal("fire", "LOG_FOREIGN", "@groups", "@dir:.*", "@tomb:.*", "@meta")

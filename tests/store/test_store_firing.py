@@ -20,7 +20,7 @@ from treadle.shared.errors import Refused, ReplyLost
 from treadle.shared.model import Event, EventKind, SortKey
 from treadle.shared.names import name_of
 from treadle.shared.schedules import Cron, Due, Firing, Interval, Missed, firing_of
-from treadle.shared.store import Authority, Store
+from treadle.shared.store import Authority, Store, keys, policies
 from treadle.shared.store.timetable import fire, schedule
 from treadle.shared.testing.faults import Fault, Trip
 
@@ -331,3 +331,42 @@ async def test_br_53_half_past_two_fires_once_on_each_day_the_clocks_change(
     ]
     assert [text[11:16] for text in shown] == expected.split()
     assert len({text[:10] for text in shown}) == 3
+
+
+async def test_a_tick_that_would_be_more_than_the_policy_grants_waits_and_fires_late_once_there_is_room(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await policies.apply(world.store, "[[accounts]]\nmatch = 'acme'\nqueued = 1\n", actor="ana")
+    await standing(world, a_new_item("before"))
+    await schedule(world.store, a_schedule(spec=Interval(HOUR_MS)))
+    if world.clock is None:
+        return  # an hour is long
+    due_ms = await until_due(world)
+    for _ in range(61):
+        await world.authority.tick(0)
+        assert (await view(world)).next_ms == due_ms, "it is not lost"
+        await world.pass_ms(2_000)
+    assert await fired_items(world) == []
+    said = [record.getMessage() for record in caplog.records if "does not fire now" in record.getMessage()]
+    assert len(said) == 3, "once a minute"
+    assert "account=acme unfinished=1 coming=1 bound=1" in said[0]
+    hand = await world.hand()
+    await hand.do(a_submit(await hand.started(JOBS)))
+    await world.authority.tick(0)
+    assert await fired_items(world) == [f"nightly@{due_ms}"]
+    (note,) = await notes(world)
+    assert note.is_late
+    assert (await view(world)).next_ms == due_ms + HOUR_MS
+
+
+async def test_a_policy_that_cannot_be_read_here_holds_no_tick_up(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await policies.apply(world.store, "[[accounts]]\nmatch = 'acme'\nqueued = 0\n", actor="ana")
+    await world.raw.hset(keys.policy(PREFIX), "text", "[federation]\n")
+    await standing(world)
+    await schedule(world.store, a_schedule(spec=Interval(1000)))
+    due_ms = await until_due(world)
+    await world.authority.tick(0)
+    assert await fired_items(world) == [f"nightly@{due_ms}"]
+    assert "which cannot be read" in caplog.text

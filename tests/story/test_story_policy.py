@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -87,10 +88,64 @@ async def test_more_items_than_an_account_may_have_are_refused_whole(store: Fake
     await apply(store, "[[accounts]]\nmatch = 'acme'\nqueued = 5\n")
     async with Client.connect(store, actor="ann") as client:
         await client.submit(spec("m-1", 4))
-        with pytest.raises(Refused, match="have the policy grant more") as refused:
+        with pytest.raises(
+            Refused, match='account "acme" has 4 items that have not ended, and 2 more would be'
+        ) as refused:
             await client.submit(spec("m-2", 2))
         assert refused.value.code == "QUOTA_EXCEEDED"
         await client.submit(spec("m-3", 1))
+
+
+Door = Callable[[Client, str], Awaitable[object]]
+
+
+async def add(client: Client, id: str) -> object:
+    return await client.mission("grows").add([WorkSpec(id=id, capability="piece")])
+
+
+async def enqueue(client: Client, id: str) -> object:
+    return await client.enqueue("piece", account="acme", key=id)
+
+
+async def enqueue_many(client: Client, id: str) -> object:
+    return await client.enqueue_many([WorkSpec(id=id, capability="piece")], account="acme")
+
+
+async def submit(client: Client, id: str) -> object:
+    return await client.submit(spec(id, 1))
+
+
+@pytest.mark.parametrize("door", [submit, add, enqueue, enqueue_many])
+async def test_at_every_door_what_an_account_may_have_is_held_to(door: Door, store: FakeEndpoint) -> None:
+    await apply(store, "[[accounts]]\nmatch = 'acme'\nqueued = 2\n")
+    async with Client.connect(store, actor="ann") as client:
+        await client.submit(spec("grows", 2, open=True))
+        with pytest.raises(Refused) as refused:
+            await door(client, "more")
+        assert refused.value.code == "QUOTA_EXCEEDED"
+        said = str(refused.value)
+        assert 'account "acme" has 2 items that have not ended, and 1 more would be over the 2 that the policy' in said
+        assert "try again once enough have ended" in said
+        await apply(store, "[[accounts]]\nmatch = 'acme'\nqueued = 3\n")
+        await door(client, "more")
+
+
+@pytest.mark.parametrize("door", [add, enqueue, enqueue_many])
+async def test_a_client_goes_by_a_policy_that_was_applied_since_it_read_the_last_one(
+    door: Door, store: FakeEndpoint
+) -> None:
+    async with Client.connect(store, actor="ann") as client:
+        await client.submit(spec("grows", 2, open=True))
+        await door(client, "one")
+        await apply(store, "[[missions]]\nmatch = 'acme/*'\nqueued = 1\n")
+        with pytest.raises(
+            Refused, match=r'mission "(grows|jobs:acme)" has [13] items? that ha(s|ve) not ended'
+        ) as refused:
+            await door(client, "two")
+        assert refused.value.code == "QUOTA_EXCEEDED"
+        await door(client, "one")
+        await apply(store, "")
+        await door(client, "two")
 
 
 async def test_a_policy_that_a_worker_cannot_read_is_said_and_the_one_before_stays(

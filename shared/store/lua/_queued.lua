@@ -25,10 +25,19 @@ local function over(what, has, coming, most)
     .. ' (submit them once enough have ended, or have the policy grant a larger `queued`)')
 end
 
+-- A refusal where bounds are of an older policy than the one that was noted here: their author reads that first.
+function T.is_outdated(S, bounds)
+  local of = string.match(bounds, '^%S+ %S+ %d+ (%d+)$')
+  if of and tonumber(of) < tonumber(S.policy) then
+    return T.refuse('REVISION_CONFLICT', 'policy=' .. S.policy .. ' known=' .. of)
+  end
+end
+
 -- A refusal where `coming` items more are too many. `bounds`: "account group elsewhere": how many items that have not ended an
--- account and a Mission may have ('-': any number), and how many the account has in other partitions.
+-- account and a Mission may have ('-': any number), how many the account has in other partitions, and where it matters of which
+-- policy that is (`T.is_outdated`).
 function T.too_many(S, G, bounds, coming)
-  local account, group, elsewhere = string.match(bounds, '^(%S+) (%S+) (%d+)$')
+  local account, group, elsewhere = string.match(bounds, '^(%S+) (%S+) (%d+) ?%d*$')
   if not elsewhere then return T.refuse('SCHEMA_VALIDATION_FAILED', 'queued=' .. bounds) end
   local has = G.count and T.unfinished(G.count) or 0
   if group ~= '-' and coming > 0 and has + coming > tonumber(group) then

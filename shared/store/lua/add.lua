@@ -54,7 +54,7 @@ T.calls.add = function(keys, a)
   if not repeated then
     return { T.envelope(S), '0 ' .. T.int((#a - first + 1) / T.ITEM_FIELDS), T.unoffered(S, a, first) }
   end
-  refused = T.too_many(S, G, a[5], (#a - first + 1) / T.ITEM_FIELDS - #repeated)
+  refused = T.is_outdated(S, a[5]) or T.too_many(S, G, a[5], (#a - first + 1) / T.ITEM_FIELDS - #repeated)
   if refused then return refused end
   local caps = T.merged_capabilities(redis.call('HGET', S.base .. G.name .. ':mission', 'caps'), a, first)
   if not caps then return T.refuse('SCHEMA_VALIDATION_FAILED', 'mission=' .. G.name .. ' capabilities (' .. T.CAPS_MAX .. ' at most)') end

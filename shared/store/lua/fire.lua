@@ -1,16 +1,17 @@
 -- fire: Carries out one tick of a schedule: its item is added to the Mission and offered, and the next tick is due.
 -- keys: the partition's @meta
--- args: replid group schedule due_ms next_ms skipped
+-- args: replid group schedule due_ms next_ms skipped queued
 -- bound: one item of at most 1 MiB
 -- flags: none
 -- refusals: STORE_CHANGED SCHEMA_VALIDATION_FAILED GROUP_NOT_FOUND LOG_FOREIGN LOG_REBORN INVALID_COMMAND REVISION_CONFLICT
---   INVALID_STATE_TRANSITION
+--   INVALID_STATE_TRANSITION QUOTA_EXCEEDED
 -- events: work.authorized work.offer.created
 --
 -- A compare-and-set on `due_ms`, the tick that is due now: of any number of callers one fires it, and none before its time by
 -- Redis' clock. The item is `<schedule>@<due_ms>`, so even a tick that came back could not add another. Its work.authorized
--- says which tick it was, whether it came late, and how many ticks after it were missed and never fire. The reply:
--- envelope, "fired" or "repeated", when the next tick is due.
+-- says which tick it was, whether it came late, and how many ticks after it were missed and never fire. `queued` as `T.too_many`
+-- has it: a tick that is refused for it stays due, and comes again (`T.come_due`) until there is room. The reply: envelope,
+-- "fired" or "repeated", when the next tick is due.
 
 -- The template's item, as the arguments of `T.add_item`.
 local function item_of(S, G, schedule, record, id)
@@ -21,7 +22,6 @@ local function item_of(S, G, schedule, record, id)
 end
 
 local function add(S, G, schedule, record, id, skipped)
-  T.counts(S, G)
   G.actor, G.ids, G.mission = record.actor, {}, {}
   T.offers(S, G, T.shelf(record.cap))
   local before, late = #G.events, S.now - tonumber(record.due) > T.LATE_MS
@@ -54,7 +54,12 @@ T.calls.fire = function(keys, a)
   refused = check(S, G, a, record, done)
   if refused then return refused end
   if record.due ~= a[4] then return { T.envelope(S), 'repeated', record.due } end
-  if not done then add(S, G, a[3], record, id, a[6]) end
+  if not done then
+    T.counts(S, G)
+    refused = T.too_many(S, G, a[7], 1)
+    if refused then return refused end
+    add(S, G, a[3], record, id, a[6])
+  end
   G.due['f ' .. a[2] .. ' ' .. a[3]] = tonumber(a[5])
   T.commit(S)
   if G.bad then return T.refuse(G.bad, 'group=' .. a[2]) end
