@@ -172,8 +172,8 @@ class Preempting:
             if entry is not None and entry.head_width <= left:
                 left -= entry.head_width
                 listed, width = first.get(request.partition, ([], 0))
-                offset = leaf.standing.offset_to_apply(now_ms)
-                take = Take(request.group, request.capability, 1, offset, limits_of(leaf))
+                offset, sets = leaf.offset_to_tell(now_ms)
+                take = Take(request.group, request.capability, 1, offset, limits_of(leaf), sets)
                 first[request.partition] = ([*listed, take], width + entry.head_width)
         return _before(first, takes, free) if first else takes
 

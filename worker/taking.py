@@ -55,7 +55,7 @@ class Taking:
         planned = 0
         for action in decide(view, now_ms):
             listed, width = takes.get(action.partition, ([], 0))
-            listed.append(Take(action.group, action.capability, action.most, action.offset, action.limits))
+            listed.append(Take(action.group, action.capability, action.most, action.offset, action.limits, action.sets))
             wanted = 0 if action.fallback else action.most
             takes[action.partition] = (listed, width + wanted)
             planned += wanted

@@ -34,6 +34,8 @@ class Take:
     offset: int
     """What the Group's offset is lifted to at its first accept after an entry (rule 3); 0 lifts nothing."""
     limits: Limits | None = None
+    sets: int | None = None
+    """From which value it is set to that, up or down, at any accept: a lag that was kept at a change of weight (rule 7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,8 @@ def _wire(limits: Limits | None) -> str:
 def _arguments(op: Operation) -> Arguments:
     match op:
         case Take():
-            return ["take", op.group, op.capability, op.most, op.offset, _wire(op.limits)]
+            offset = op.offset if op.sets is None else f"{op.sets}={op.offset}"
+            return ["take", op.group, op.capability, op.most, offset, _wire(op.limits)]
         case Accept():
             return ["accept", op.group, op.item]
         case Decline():

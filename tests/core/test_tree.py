@@ -12,6 +12,7 @@ from tiny_house import House, begun, endless, wanted
 from treadle.shared.model import DirectoryEntry, GroupId, NodeUsage, Usage
 from treadle.shared.policy import AccountRule, MissionRule, Policy, Rule
 from treadle.worker.core.fairness import Standing, entry_virtual_time
+from treadle.worker.core.nodes import HELD_MS
 from treadle.worker.core.schedule import View, decide
 from treadle.worker.core.tree import Ready
 
@@ -209,6 +210,59 @@ def test_a_change_of_weight_keeps_the_lag_at_each_level(level: int, weight: floa
     assert [after[other] for other in range(3) if other != level] == [
         before[other] for other in range(3) if other != level
     ]
+
+
+LIGHTER = Policy(version=1, missions=(Rule("acme/b", MissionRule(weight=0.25)),))
+
+
+def a_heavy_one() -> Ready:
+    """Group a has had 6 s, and b 10 s; both are known to go by their weight of 1."""
+    ready = begun()
+    ready.update([an_entry(A, 9, usage=served(used_ms=6_000)), an_entry(B, 9, usage=served(used_ms=10_000))], NOW_MS)
+    return ready
+
+
+def virtual_times(ready: Ready, now_ms: int = NOW_MS) -> tuple[float, float]:
+    return ready.standing_of(A)[2].virtual_time(now_ms), ready.standing_of(B)[2].virtual_time(now_ms)
+
+
+def test_a_lag_is_told_with_each_take_until_the_store_has_it() -> None:
+    """V is 6,000: b, 4,000 ahead by its old weight, is 16,000 ahead by a quarter of it: its offset is 22,000 - 40,000."""
+    ready = a_heavy_one()
+    ready.govern(LIGHTER, NOW_MS)
+    assert virtual_times(ready) == (6_000, 22_000)
+    takes = {take.group: (take.offset, take.sets) for take in decide(View(ready, 1), NOW_MS)}
+    assert takes == {A: (0, None), B: (-18_000, 0)}
+    ready.update([an_entry(B, 9, usage=served(used_ms=10_000, offset=-18_000))], NOW_MS)
+    assert virtual_times(ready) == (6_000, 22_000)
+    assert {take.group: take.sets for take in decide(View(ready, 1), NOW_MS)} == {A: None, B: None}
+
+
+def test_a_lag_outlasts_an_entry_and_is_told_by_its_first_accept() -> None:
+    ready = a_heavy_one()
+    ready.govern(LIGHTER, NOW_MS)
+    usage = a_usage(used_ms=10_000, entry=2, entry_ms=NOW_MS, typical_ms=1_000)
+    ready.update([an_entry(B, 9, usage=usage)], NOW_MS)
+    assert ready.tag(B) == 22_000, "not the 40,000 that it would be without"
+    assert {take.group: take.offset for take in decide(View(ready, 2), NOW_MS)}[B] == -18_000
+
+
+def test_a_lag_that_others_told_before_the_new_weight_is_known_here_counts_once() -> None:
+    ready = a_heavy_one()
+    told_usage = served(used_ms=10_000, offset=-18_000)
+    ready.update([an_entry(B, 9, usage=told_usage)], NOW_MS)
+    assert virtual_times(ready) == (6_000, 10_000), "by the old weight it would be far behind"
+    ready.govern(LIGHTER, NOW_MS)
+    assert virtual_times(ready) == (6_000, 22_000)
+    assert {take.sets for take in decide(View(ready, 2), NOW_MS) if take.group == B} == {None}
+
+
+def test_an_offset_that_nothing_explains_is_followed_after_a_while() -> None:
+    ready = a_heavy_one()
+    usage = served(used_ms=10_000, offset=500)
+    for later_ms, expected in ((0, 10_000), (HELD_MS - 1, 10_000), (HELD_MS, 10_500)):
+        ready.update([an_entry(B, 9, usage=usage)], NOW_MS + later_ms)
+        assert virtual_times(ready)[1] == expected
 
 
 def test_a_group_at_its_cap_is_not_ready_and_comes_back_one_run_before_the_level() -> None:

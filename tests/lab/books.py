@@ -246,7 +246,9 @@ class Books:
     ) -> Reply:
         """One call of a Worker: runs that are done, then items down the list while slots are free."""
         call = _Call()
-        for run in ends:
+        groups = list(dict.fromkeys(run.group for run in ends))
+        # Accounts and classes are charged Group by Group.
+        for run in sorted(ends, key=lambda run: groups.index(run.group)):
             self._end(run, now_ms, call)
             call.how.setdefault(self.lines[run.group], "touch")
         codes: list[str] = []
@@ -312,9 +314,11 @@ class Books:
             if code:
                 break
             key, work = heapq.heappop(line.queue)
-            if not line.counters.served:
+            if take.sets == line.counters.offset:
+                line.counters.offset = take.offset
+            elif not line.counters.served:
                 line.counters.offset = max(line.counters.offset, take.offset)
-                line.counters.served = True
+            line.counters.served = True
             run = Run(line.group, work, key, now_ms, line.counters.typical or self.cold_ms)
             for counters in self._charged(line, call):
                 counters.begin(run)

@@ -81,7 +81,7 @@ class LabWorker:
         view = View(self.ready, free, draw=self.draw, fallbacks=self.fallbacks, charges=charges)
         for take in decide(view, now_ms):
             listed, width = lists.get(take.partition, ([], 0))
-            listed.append(Take(take.group, take.capability, take.most, take.offset, take.limits))
+            listed.append(Take(take.group, take.capability, take.most, take.offset, take.limits, take.sets))
             most = 0 if take.fallback else take.most
             lists[take.partition] = (listed, width + most)
             planned += most

@@ -103,6 +103,7 @@ class Both:
                 self.random.randint(1, 4),
                 self.random.choice([0, 0, 500, 4_000, 60_000]),
                 self.limits(),
+                sets=self.random.choice([None, None, None, 0, self.books.lines[GroupId(name)].counters.offset]),
             )
             for name in names
         ]

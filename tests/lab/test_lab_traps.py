@@ -16,7 +16,8 @@ from builders import NOW_MS
 from lab.bounds import Node, apart_bound_ms
 from lab.laboratory import Lab, LabWorker
 from lab.measures import apart_ms, service_ms, shares
-from treadle.shared.model import Usage
+from treadle.shared.model import GroupId, Usage
+from treadle.shared.policy import MissionRule, Policy, Rule
 from treadle.worker.core import fairness, tree
 from treadle.worker.core.fairness import Standing, pick_key
 from treadle.worker.core.nodes import Leaf, Level
@@ -265,6 +266,38 @@ def test_trap_a_weight_that_is_doubled_without_keeping_the_lag_starves_the_other
     assert run() == pytest.approx(2 / 3, abs=0.03)
     monkeypatch.setattr(Standing, "weighing", lambda node, weight, *_, **__: replace(node, weight=weight))
     assert run() > 0.95
+
+
+@pytest.mark.parametrize("who", ["all", "a Worker that comes later"])
+def test_trap_a_lag_that_only_its_worker_knows_starves_a_group_that_enters_later(
+    who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes by weight 10 look like a hundred by weight 1, wherever the lag was not kept: so the store is told of it."""
+
+    def weighing(weight: float) -> Policy:
+        return Policy(version=1, missions=(Rule("*/b", MissionRule(weight=weight)),))
+
+    def run() -> float:
+        lab = Lab(2, 1, stale_ms=200, seed=1)
+        lab.govern(weighing(10))
+        lab.open("a", runs_ms=[1_000] * 3_000)
+        lab.open("b", runs_ms=[1_000] * 1_120)
+        lab.for_s(600)
+        lab.govern(weighing(1))
+        lab.run(lab.now_ms + 1_000 * len(lab.books.lines[GroupId("b")].queue) + 10_000)
+        assert not lab.books.lines[GroupId("b")].queue
+        if who != "all":
+            for worker in list(lab.workers):
+                lab.join(1)
+                lab.crash(worker, 500)
+            lab.for_s(5)
+        lab.add("b", [1_000] * 1_000)
+        lab.for_s(120)
+        return share_since(lab, "b", lab.now_ms - 120_000)
+
+    assert run() == pytest.approx(0.5, abs=0.02)
+    monkeypatch.setattr(Leaf, "offset_to_tell", lambda leaf, now_ms: (leaf.standing.offset_to_apply(now_ms), None))
+    assert run() == 0
 
 
 def test_trap_a_lift_that_pools_share_starves_an_account_in_the_younger_pool() -> None:

@@ -120,6 +120,32 @@ async def test_the_first_accept_after_an_entry_lifts_the_group_and_no_later_one(
     assert packed[5] == b"5000", "the second accept of the same entry carries none"
 
 
+@pytest.mark.parametrize(
+    ("sets", "to", "reached"), [(5000, 200, 200), (5000, -700, -700), (5000, 8000, 8000), (4999, 200, 5000)]
+)
+async def test_a_lag_is_set_at_any_accept_that_finds_the_offset_as_it_was(
+    world: World, sets: int, to: int, reached: int
+) -> None:
+    """Scheduler, rule 7: up or down, and once: whoever reckoned from another offset changes nothing."""
+    await world.mission(GROUP, *(a_new_item(item) for item in "abcd"), weight=2.0)
+    hand = await world.hand()
+    await hand.turn(a_take(offset=5000), slots=1)
+    await hand.turn(a_take(most=2, offset=to, sets=sets), slots=2)
+    usage = (await look(world)).entries[0].usage
+    assert (usage.offset, usage.served) == (reached, True)
+    await hand.turn(a_take(offset=9000, sets=sets), slots=1)
+    packed = (await world.raw.hget(world.key("@usage"), f"g:{GROUP}")).split()
+    assert int(packed[5]) == (9000 if reached == sets else reached)
+
+
+async def test_a_lag_lifts_where_it_cannot_be_set_but_the_entry_is_new(world: World) -> None:
+    await world.mission(GROUP, a_new_item("a"), a_new_item("b"))
+    hand = await world.hand()
+    await hand.turn(a_take(offset=300, sets=77), slots=1)
+    usage = (await look(world)).entries[0].usage
+    assert (usage.offset, usage.served) == (300, True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("leg", LEGS)
 async def test_a_directory_longer_than_a_page_is_read_whole(world: World) -> None:

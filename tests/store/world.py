@@ -235,9 +235,15 @@ def lease_of(grant: Grant) -> LeaseId:
 
 
 def a_take(
-    group: str = GROUP, most: int = 1, *, capability: str = CAPABILITY, offset: int = 0, limits: Limits | None = None
+    group: str = GROUP,
+    most: int = 1,
+    *,
+    capability: str = CAPABILITY,
+    offset: int = 0,
+    limits: Limits | None = None,
+    sets: int | None = None,
 ) -> Take:
-    return Take(GroupId(group), Capability(capability), most, offset, limits)
+    return Take(GroupId(group), Capability(capability), most, offset, limits, sets)
 
 
 def a_start(grant: Grant, limits: Limits | None = None) -> Start:

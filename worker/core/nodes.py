@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from treadle.shared.model import Capability, DirectoryEntry, GroupId, Usage
 
-from .fairness import Order, Standing
+from .fairness import Order, Standing, virtual_time
 
 SAME_ENTRY_MS = 1_000
 """Nodes that entered in the same second are equally old: among them the hash decides, not the millisecond."""
 
 NO_CAP = 10**9
 """More slots than there are."""
+
+HELD_MS = 5_000
+"""For how long an offset that nobody here can explain is not followed: by then a new policy is known to every Worker."""
 
 Place = tuple[float, int, int, str]
 """Key, second of entry, hash, name: least first, never equal for two children of one node."""
@@ -72,6 +75,10 @@ class Node:
         """What of its service this partition counts."""
         raise NotImplementedError
 
+    def weigh(self, weight: float, now_ms: int, *, level: float) -> None:
+        """Goes by another weight, and stays where it is in relation to `level` (rule 7)."""
+        raise NotImplementedError
+
     def is_ready(self, now_ms: int) -> bool:
         """Whether something of it may be taken here."""
         return self.has_work and self.slots_left > 0 and self.until_ms <= now_ms
@@ -92,10 +99,49 @@ class Leaf(Node):
     """The weight its Mission was granted; what it has is the policy's."""
     offers: dict[Capability, DirectoryEntry] = field(default_factory=dict)
     takeable: int = 0
+    lag: float = 0.0
+    """What of its shift keeps its lag at a change of weight (rule 7), until the store has it as a part of the offset."""
+    held: float = 0.0
+    """What of its shift undoes an offset that another Worker set by a weight that is not known here yet."""
+    held_until_ms: int = 0
 
     @property
     def has_work(self) -> bool:
         return self.takeable > 0
+
+    def weigh(self, weight: float, now_ms: int, *, level: float) -> None:
+        before = self.standing
+        if self.held:  # the offset is already what it is to be by this weight
+            self.set(Standing(before.usage, weight, before.tag, before.shift - self.held))
+            self.held = 0.0
+        else:
+            self.set(before.weighing(weight, now_ms, level=level))
+            self.lag += self.standing.shift - before.shift
+
+    def count(self, usage: Usage, now_ms: int) -> None:
+        """Takes the store's newest word: a new offset replaces what this Worker shifted."""
+        before = self.standing
+        shift, moved = before.shift, usage.offset - before.usage.offset
+        if self.held and now_ms >= self.held_until_ms:
+            shift, self.held = shift - self.held, 0.0
+        if (usage.entry, usage.served) != (before.usage.entry, before.usage.served):
+            self.lag = shift = 0.0 if moved else self.lag
+            self.held = 0.0
+        elif moved and self.lag:
+            shift, self.lag = shift - self.lag, 0.0
+        elif moved:
+            shift, self.held, self.held_until_ms = shift - moved, self.held - moved, now_ms + HELD_MS
+        self.set(Standing(usage, before.weight, before.tag, shift))
+
+    def offset_to_tell(self, now_ms: int) -> tuple[int, int | None]:
+        """What a take brings along for its offset: what it is lifted to, or what it is set to from which value."""
+        standing, lag = self.standing, round(self.lag)
+        offset = standing.usage.offset
+        if not lag:
+            return standing.offset_to_apply(now_ms), None
+        if standing.usage.served:
+            return offset + lag, offset
+        return round(offset + standing.tag - virtual_time(standing.usage, standing.weight, now_ms)), offset
 
     def part(self, partition: int) -> Usage:
         assert partition == self.partition, "a Group is in one partition for life"
@@ -127,6 +173,9 @@ class Inner(Node):
         if self.cap is None:
             return NO_CAP
         return self.cap - sum(twin.standing.usage.running for twin in self.twins)
+
+    def weigh(self, weight: float, now_ms: int, *, level: float) -> None:
+        self.set(self.standing.weighing(weight, now_ms, level=level))
 
     def slots_here(self, partition: int) -> int | None:
         """Up to which width it may run in a partition, with what is known to run of it elsewhere."""

@@ -50,6 +50,8 @@ class Take(NamedTuple):
     offset: int
     limits: Limits | None = None
     fallback: bool = False
+    sets: int | None = None
+    """From which value the offset is set to that at any accept, because it tells a lag (rule 7)."""
 
 
 Action = Take
@@ -200,14 +202,14 @@ class _Plan:
                     charges[level] = limit
 
     def _asked(self, leaf: Leaf, drawn: _Drawn, *, fallback: bool = False) -> list[Take]:
-        offset = leaf.standing.offset_to_apply(self._now_ms)
+        offset, sets = leaf.offset_to_tell(self._now_ms)
         limits = limits_of(leaf, drawn.charges)
         takes: list[Take] = []
         count = drawn.count
         for entry in leaf.in_order():
             most = min(count, entry.takeable)
             if most:
-                takes.append(Take(leaf.partition, leaf.group, entry.capability, most, offset, limits, fallback))
+                takes.append(Take(leaf.partition, leaf.group, entry.capability, most, offset, limits, fallback, sets))
                 count -= most
         return takes
 

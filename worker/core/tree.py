@@ -172,7 +172,7 @@ class Ready:
         for node in nodes:
             weight = self._grant(node)
             if weight != node.standing.weight:
-                node.set(node.standing.weighing(weight, now_ms, level=levels[node.level]))
+                node.weigh(weight, now_ms, level=levels[node.level])
         self._settle({leaf: False for leaf in self._leaves.values()}, now_ms)
         self._settle({inner: False for inner in self._inner.values()}, now_ms)
 
@@ -236,7 +236,7 @@ class Ready:
             account=entry.account,
             granted=entry.weight,
         )
-        leaf.set(Standing(Usage(), self._grant(leaf)))
+        leaf.set(Standing(Usage(entry=-1), self._grant(leaf)))  # whatever is told first is new
         self._leaves[entry.group] = leaf
         return leaf
 
@@ -280,17 +280,15 @@ class Ready:
         return zlib.crc32(f"{self.agent}\n{name}".encode())
 
     def _set(self, leaf: Leaf, entry: DirectoryEntry, now_ms: int) -> None:
-        before, usage = leaf.standing, entry.usage
+        before, usage = leaf.standing.usage, entry.usage
         if usage.typical_ms > 0:
             known = self._shortest_ms.get(entry.capability, usage.typical_ms)
             self._shortest_ms[entry.capability] = min(known, usage.typical_ms)
         if leaf.granted != entry.weight:
             leaf.granted = entry.weight
-            before = before.weighing(self._grant(leaf), now_ms, level=leaf.level.virtual_time(now_ms))
-        # What a Worker shifted holds until the store gives an offset of its own.
-        stays = usage.entry == before.usage.entry and usage.served == before.usage.served
-        leaf.set(Standing(usage, before.weight, before.tag, before.shift if stays else 0.0))
-        if usage.running > before.usage.running or (usage.served and not before.usage.served):
+            leaf.weigh(self._grant(leaf), now_ms, level=leaf.level.virtual_time(now_ms))
+        leaf.count(usage, now_ms)
+        if usage.running > before.running or (usage.served and not before.served):
             leaf.level.picked(leaf, now_ms)
         if _is_takeable(entry):
             leaf.offers[entry.capability] = entry

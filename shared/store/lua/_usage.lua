@@ -49,11 +49,13 @@ function T.end_run(S, G, it, at)
 end
 
 -- The first accept after an entry lifts the Group to what it was found to stand at then (rule 3): what it missed is not saved
--- up. The Worker reckons `offset` from the tag that it froze when it saw the entry.
+-- up. The Worker reckons `offset` from the tag that it froze when it saw the entry. `before=after` is set at any accept
+-- that finds it as it was before: a lag that was kept when the weight changed, which no other Worker could tell (rule 7).
 function T.serve(G, offset)
-  local u = G.usage
-  if u.served == 1 then return end
-  u.offset = math.max(u.offset, offset)
+  local u, before, after = G.usage, string.match(offset, '^(.+)=(.+)')
+  local sets = before and u.offset == tonumber(before)
+  if u.served == 1 and not sets then return end
+  u.offset = sets and tonumber(after) or math.max(u.offset, tonumber(after or offset))
   u.served = 1
   G.touched = true
 end

@@ -77,7 +77,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
       code, detail = T.limited(S, G, limits, width)
       S.is_shared = code == 'SHARE'
       if code then break end
-      T.serve(G, tonumber(offset))
+      T.serve(G, offset)
       lines[#lines + 1] = give(S, G, it, width)
       if limits then T.count_rates(S, G, limits) end
       S.bytes, S.grants = S.bytes + size, S.grants + 1
