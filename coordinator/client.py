@@ -31,7 +31,7 @@ from treadle.shared.versions import spoken
 from .asking import default_actor, new_id
 from .core.granting import check_granted, gated, over_quota
 from .core.missions import plan_mission
-from .core.wording import quoted
+from .core.wording import lacked, quoted
 from .enqueuing import Marked, asked, enqueue_all, enqueue_one
 from .failures import MissionFailed as MissionFailed
 from .job import Job
@@ -122,7 +122,7 @@ class Client:
         except Unavailable as problem:
             problem.add_note(f"submit: it may have arrived; submitted again with id={mission_id!r} it is there once")
             raise
-        self._warn(f"mission {quoted(mission_id)}", receipt.no_worker, receipt.unschedulable)
+        self._warn(f"mission {quoted(mission_id)}", receipt.no_worker, receipt.unschedulable, receipt.lacking)
         return Mission(self._line, mission_id, receipt)
 
     def mission(self, id: str) -> Mission:
@@ -266,9 +266,16 @@ class Client:
     def _warn_of(self, jobs: Sequence[Job[Any]]) -> None:
         for job in jobs:
             if job.receipt is not None:
-                self._warn(f"job {quoted(job.address)}", job.receipt.no_worker, job.receipt.unschedulable)
+                said = job.receipt
+                self._warn(f"job {quoted(job.address)}", said.no_worker, said.unschedulable, said.lacking)
 
-    def _warn(self, what: str, no_worker: Iterable[Capability], unschedulable: Mapping[Capability, int]) -> None:
+    def _warn(
+        self,
+        what: str,
+        no_worker: Iterable[Capability],
+        unschedulable: Mapping[Capability, int],
+        lacking: Mapping[Capability, Mapping[str, int]],
+    ) -> None:
         missing = self._news(no_worker)
         if missing:
             more = f" and {len(missing) - CAPABILITIES_SHOWN:,} more" if len(missing) > CAPABILITIES_SHOWN else ""
@@ -285,6 +292,9 @@ class Client:
             )
         if len(wide) > CAPABILITIES_SHOWN:
             _log.warning("%s: UNSCHEDULABLE for %s capabilities more", what, f"{len(wide) - CAPABILITIES_SHOWN:,}")
+
+        for name in self._news(lacking)[:CAPABILITIES_SHOWN]:
+            _log.warning("%s: %s; it waits (UNSCHEDULABLE) until one has them", what, lacked(name, lacking[name]))
 
     def _news(self, names: Iterable[Capability]) -> list[Capability]:
         if len(self._warned) >= WARNED_MAX:

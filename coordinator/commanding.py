@@ -271,4 +271,5 @@ def _together(parts: Sequence[Added]) -> Added:
         repeated=sum(part.repeated for part in parts),
         no_worker=tuple(dict.fromkeys(name for part in parts for name in part.no_worker)),
         unschedulable={name: slots for part in parts for name, slots in part.unschedulable.items()},
+        lacking={name: most for part in parts for name, most in part.lacking.items()},
     )

@@ -108,7 +108,7 @@ async def _enqueue(asking: Asking, account: str, jobs: list[Asked]) -> list[Job[
     specs = [one.spec for one in jobs]
     now_ms = await asking.ask(lambda store: store.now_ms()) if has_deadline(specs) else None
     added = await _put(asking, account, plan_items(specs, now_ms=now_ms, called=called))
-    receipt = JobReceipt(_repeated(added), added.no_worker, added.unschedulable)
+    receipt = JobReceipt(_repeated(added), added.no_worker, added.unschedulable, added.lacking)
     for job in made:
         job.receipt = receipt
     return made

@@ -34,6 +34,8 @@ class JobReceipt:
     """Capabilities that no live Worker offers now: their jobs wait with reason NO_WORKER."""
     unschedulable: Mapping[Capability, int] = field(default_factory=dict[Capability, int])
     """Capabilities of jobs that are wider than every live Worker that offers them, with the slots of the largest."""
+    lacking: Mapping[Capability, Mapping[str, int]] = field(default_factory=dict[Capability, Mapping[str, int]])
+    """Capabilities of jobs that need more resources than any live Worker that offers them has, with the most of each."""
 
 
 class Job(Generic[R]):

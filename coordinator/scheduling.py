@@ -43,6 +43,10 @@ async def schedule(
         raise Misuse("offer_to: what a schedule starts is offered to everybody; leave offer_to and offer_s out")
     if one.spec.approval:
         raise Misuse("approval: a person approves one job, not all that a schedule starts; leave it out")
+    if one.spec.resources:
+        raise Misuse(
+            "resources: a schedule's jobs have none in this version; leave it out, or enqueue the jobs yourself"
+        )
     if one.spec.risk != Risk.NONE:
         raise Misuse("risk: the policy is asked about one job, not about all that a schedule starts; leave it out")
     if one.spec.after:

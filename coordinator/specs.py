@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+from treadle.shared import resources as of_resources
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
 from treadle.shared.model import Risk, Urgency
@@ -97,6 +98,13 @@ def _urgency(value: object) -> Urgency:
     if not isinstance(value, str) or value not in tuple(Urgency):
         raise _wrong("urgency", f"must be one of {', '.join(Urgency)}")
     return Urgency(value)
+
+
+def _resources(value: object) -> dict[str, int]:
+    try:
+        return dict(of_resources.resources(value))
+    except Misuse as wrong:
+        raise _wrong("counted", str(wrong)) from None
 
 
 def _risk(value: object) -> Risk:
@@ -256,6 +264,7 @@ class WorkOptions(TypedDict, total=False):
     urgency: Urgency | UrgencyName
     business_impact: int
     slots: int
+    resources: Mapping[str, int]
     start_by_s: int
     version: str | None
     retry: int | Retry
@@ -287,6 +296,8 @@ class WorkSpec(OfferSpec, frozen=True):
     business_impact: Annotated[int, _within(0, BUSINESS_IMPACT_MAX)] = 0
     slots: Annotated[int, _within(1, SLOTS_MAX)] = 1
     """How many Capacity Slots it takes at once."""
+    resources: Annotated[Mapping[str, int], PlainValidator(_resources)] = Field(default_factory=dict)
+    """What it needs besides slots while it runs, as {"gpu": 1}: a Worker that has so much free starts it (`--resources`)."""
     start_by_s: Annotated[int, _within(1, START_BY_S_MAX)] = 60
     """How long a Worker that accepted it may let it wait before it is offered to others again."""
     retry: Annotated[int | Retry, PlainValidator(_retry)] = RETRIES

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
+from .resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Receipt:
     """Capabilities that no live Worker offers now: their items wait with reason NO_WORKER."""
     unschedulable: Mapping[Capability, int] = field(default_factory=dict[Capability, int])
     """Capabilities of items that are wider than every live Worker that offers them, with the slots of the largest."""
+    lacking: Mapping[Capability, Mapping[str, int]] = field(default_factory=dict[Capability, Mapping[str, int]])
+    """Capabilities of items that need more resources than any live Worker that offers them has, with the most of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Added:
     """Items that were there already, with the same content."""
     no_worker: tuple[Capability, ...]
     unschedulable: Mapping[Capability, int]
+    lacking: Mapping[Capability, Mapping[str, int]] = field(default_factory=dict[Capability, Mapping[str, int]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class ItemView:
     """The version of its capability that it asks for; '': any."""
     forecast: Disclosure | None = None
     """When its owner expects it to start and to end; None where nothing is disclosed of its present run."""
+    resources: Resources = ()
+    """What it needs besides slots while it runs."""
 
     @property
     def has_ended(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .answers import Block, Offer
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
+from .resources import Resources
 from .versions import does
 
 NEVER_MS = 90_000_000_000_000
@@ -31,6 +32,8 @@ class WorkerFacts:
     """WorkItems it has accepted and not finished."""
     versions: tuple[Capability, ...] = ()
     """The same capabilities with the version of each handler, `thumbnails~1.2.0`."""
+    resources: Resources = ()
+    """What it has besides slots."""
 
     def can(self, capability: str) -> bool:
         """Whether it does work of a capability, in the version that is asked for."""
@@ -120,6 +123,8 @@ class ItemFacts:
     capability: Capability
     """With the version, where it asks for one."""
     width: int = 1
+    resources: Resources = ()
+    """What it needs besides slots."""
     waits_for: tuple[tuple[ItemId, ItemState], ...] = ()
     """What of `after` is not verified: as many as are shown."""
     dependencies_left: int = 0

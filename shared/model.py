@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
+from .resources import Resources
 from .usage import STARTS_EPOCH_MS as STARTS_EPOCH_MS
 from .usage import UNBOUNDED as UNBOUNDED
 from .usage import Limits as Limits
@@ -306,6 +307,8 @@ class NewItem:
     gates: str = ""
     """What must be given besides a slot: 'approval' of a person, or ''."""
     risk: Risk = Risk.NONE
+    resources: Resources = ()
+    """What it needs besides slots while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +391,8 @@ class Grant:
     """Whom the offer that was accepted had asked."""
     version: str = ""
     """The version of its capability that it asks for; '': any."""
+    resources: Resources = ()
+    """What it fills besides slots."""
 
 
 @dataclass(frozen=True, slots=True)

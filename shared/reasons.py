@@ -13,11 +13,14 @@ from enum import StrEnum
 
 from .errors import Corrupt
 from .model import AgentId, Capability, GroupId, ItemId
+from .resources import Resources, parse_capacity
 
 MARK = "? "
 """How a question begins in an inbox; a doorbell begins with a Group, which is never called that."""
 REASONS_MAX = 16
-_QUESTION = re.compile(r"\? (\S+) (\S+) (\S+) ([0-9]{1,15}) (\S+) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,5})")
+_QUESTION = re.compile(
+    r"\? (\S+) (\S+) (\S+) ([0-9]{1,15}) (\S+) ([0-9]{1,9}(?:,[^ ,=]+=[0-9]{1,7})*) ([0-9]{1,9}) ([0-9]{1,5})"
+)
 _REASON = re.compile(r"([A-Z_]{1,32}) ([a-z-]{1,16}) ([0-9]{1,12}|-) ([0-9]{1,12}|-)")
 
 
@@ -30,6 +33,7 @@ class Because(StrEnum):
     SET_ASIDE = "SET_ASIDE"
     TOO_WIDE = "TOO_WIDE"
     CAPACITY = "CAPACITY"
+    RESOURCES = "RESOURCES"
     FAIR_SHARE = "FAIR_SHARE"
     QUEUED = "QUEUED"
     UNHEARD = "UNHEARD"
@@ -68,6 +72,7 @@ class Question:
     ahead: int
     """Items of its own Group and capability that come before it."""
     asked: int
+    resources: Resources = ()
 
     @classmethod
     def parse(cls, text: str, *, where: str) -> Question:
@@ -76,9 +81,9 @@ class Question:
         if found is None:
             raise Corrupt(f"{where}: {text[:200]!r} is no question")
         nonce, group, item, at_ms, capability, width, ahead, asked = found.groups()
-        return cls(
-            nonce, GroupId(group), ItemId(item), int(at_ms), Capability(capability), int(width), int(ahead), int(asked)
-        )
+        slots, resources = parse_capacity(width)
+        target = (nonce, GroupId(group), ItemId(item), int(at_ms), Capability(capability))
+        return cls(*target, slots, int(ahead), int(asked), resources)
 
 
 @dataclass(frozen=True, slots=True)

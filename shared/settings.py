@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import Misuse
+from .resources import COUNT_MAX, NAMES_MAX, parse
 
 ENV_PREFIX = "TREADLE_"
 SLOTS_MAX = 1024
@@ -74,6 +75,14 @@ class Settings(BaseSettings):
         description="Capacity Slots of one Worker",
         json_schema_extra={"default": "number of CPUs"},
     )
+    resources: str = Field(
+        default="",
+        description="What one Worker has besides slots; an item that needs some is started only while they are free",
+        json_schema_extra={
+            "bound": f"NAME=COUNT,... with {NAMES_MAX} names at most, counts 1 to {COUNT_MAX:,}",
+            "default": "none",
+        },
+    )
     grace_s: float = Field(
         default=20,
         ge=0,
@@ -103,6 +112,15 @@ class Settings(BaseSettings):
         except ValidationError as error:
             # `from None`: pydantic's own text shows the values, a URL's password too.
             raise _misuse(error, given) from None
+
+    @field_validator("resources")
+    @classmethod
+    def _resources_are_counted(cls, text: str) -> str:
+        try:
+            parse(text)
+        except Misuse as wrong:
+            raise ValueError(str(wrong)) from None
+        return text
 
     @field_validator("url")
     @classmethod

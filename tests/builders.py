@@ -114,7 +114,7 @@ def a_new_item(item: str = ITEM, *, after: Sequence[str] = (), inputs: bytes = b
 _RAW_ITEM: dict[str, str | int] = {
     **{"item": "x", "capability": CAPABILITY, "width": 1, "urgency": "normal", "impact": 0, "deadline": 0},
     **{"start_by_s": 60, "not_before": "", "retry": "", "digest": "digest", "after": "", "inputs": "in"},
-    **{"contract": "", "offer": "", "timeout_ms": 0, "gates": ""},
+    **{"contract": "", "offer": "", "timeout_ms": 0, "gates": "", "resources": ""},
 }
 
 

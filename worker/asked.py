@@ -6,16 +6,17 @@ directory entry of ">agent" -> not judged: withheld -> its items are read -> dec
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from treadle.shared.answers import ItemView
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId
+from treadle.shared.model import DirectoryEntry, GroupId, Session
 from treadle.shared.names import shown
+from treadle.shared.resources import Resources, covers
 from treadle.shared.store import Decline, directed_to
 from treadle.shared.versions import versioned
 
-from .core.admission import Asked, Means, decline
+from .core.admission import Asked, Means, Reason, decline
 
 _log = logging.getLogger("treadle.worker")
 JUDGING = "ADMISSION"
@@ -26,11 +27,12 @@ class AskedByName:
     """The offers that name one Worker. One that was judged is not judged again while no other joins it."""
 
     def __init__(
-        self, agent: AgentId, *, capabilities: Collection[Capability], slots: int, serves: Callable[[GroupId], bool]
+        self, session: Session, *, slots: int, serves: Callable[[GroupId], bool], resources: Resources = ()
     ) -> None:
-        self._place = directed_to(agent)
-        self._capabilities = capabilities
+        self._place = directed_to(session.agent)
+        self._capabilities = session.capabilities
         self.slots = slots
+        self._resources = resources
         self._serves = serves
         self._judged: dict[GroupId, int] = {}
         self._withheld: dict[GroupId, DirectoryEntry] = {}
@@ -62,7 +64,8 @@ class AskedByName:
         for item in items:
             expires_ms = item.offer.expires_ms if item.offer else 0
             asked = Asked(versioned(item.capability, item.version), item.width, item.deadline_ms, expires_ms)
-            reason = decline(asked, means, now_ms)
+            has_all = covers(self._resources, item.resources)
+            reason = decline(asked, means, now_ms) if has_all else Reason.CAPACITY
             if reason is None:
                 means = replace(means, before=means.before + 1)
                 continue

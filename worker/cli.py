@@ -22,6 +22,7 @@ from treadle.shared.first_process import run_below_first_process
 from treadle.shared.model import AgentId
 from treadle.shared.names import token
 from treadle.shared.processes import follow_owner
+from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
 from .handlers import load
@@ -53,6 +54,10 @@ def _commands(
 def run(
     handlers: Annotated[str, typer.Option(help="Module that holds the handlers, such as 'app.handlers'.")],
     slots: Annotated[int | None, typer.Option(help="Capacity Slots. TREADLE_SLOTS, else the number of CPUs.")] = None,
+    resources: Annotated[
+        str | None,
+        typer.Option(help="What it has besides slots, such as 'gpu=2,license-x=1'. TREADLE_RESOURCES, else nothing."),
+    ] = None,
     groups: Annotated[str, typer.Option(help="Missions to work for, by a pattern of their ids.")] = "*",
     name: Annotated[
         str | None, typer.Option(help="Agent name, unique. Host, process id and a nonce by default.")
@@ -68,7 +73,7 @@ def run(
     process: Process | None = None
     try:
         _configure_logging(log_level)
-        settings = Settings(url=url, slots=slots, policy=policy)
+        settings = Settings(url=url, slots=slots, resources=resources, policy=policy)
         agent = token(_default_name() if name is None else name, field="--name")
         worker = Worker(
             load(handlers, app_dir),
@@ -77,6 +82,7 @@ def run(
             prefix=settings.prefix,
             partitions=settings.partitions,
             slots=settings.slots,
+            resources=dict(parse(settings.resources)),
             groups=groups,
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,

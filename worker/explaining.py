@@ -48,6 +48,8 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
     here = Here(
         slots=tenure.slots,
         free_slots=max(0, tenure.free_slots),
+        resources=tenure.resources,
+        spare=tenure.spare,
         is_known=standing is not None,
         behind=behind(tenure.taking.ready, group, now_ms),
         typical_ms=standing.usage.typical_ms if standing is not None else 0,

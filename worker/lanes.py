@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from treadle.shared.model import GroupId
+from treadle.shared.resources import Resources
 from treadle.shared.store import Block, Fail, Operation, Start, Submit, Turn, payload_size
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
@@ -30,6 +31,8 @@ class Lanes(Generic[TICKET]):
 
     def __init__(self, partitions: int) -> None:
         self._lanes: dict[int, _Lane[TICKET]] = {partition: _Lane() for partition in range(partitions)}
+        self._provided = -1
+        """The partition whose takes were given what is free of resources last."""
 
     def ask(self, partition: int, operation: Operation, ticket: TICKET) -> None:
         """Queues an operation for the partition's next turn."""
@@ -56,6 +59,16 @@ class Lanes(Generic[TICKET]):
             width += sum(operation.width for operation in asked if isinstance(operation, Start))
         return width
 
+    @property
+    def filled(self) -> Iterator[Resources]:
+        """Resources that are about to be in use, as `reserved` are slots."""
+        for lane in self._lanes.values():
+            asked = [operation for operation, _ in lane.waiting]
+            if lane.frozen is not None:
+                yield lane.frozen.resources
+                asked += lane.frozen.operations
+            yield from (operation.resources for operation in asked if isinstance(operation, Start))
+
     def leaving(self) -> Iterator[Submit | Fail | Block]:
         """The ends of runs that the next turns carry for certain."""
         for lane in self._lanes.values():
@@ -69,22 +82,35 @@ class Lanes(Generic[TICKET]):
                         yield operation
 
     def freeze(
-        self, takes: dict[int, tuple[list[Take], int]], cursors: dict[int, list[tuple[GroupId, int]]]
+        self,
+        takes: dict[int, tuple[list[Take], int]],
+        cursors: dict[int, list[tuple[GroupId, int]]],
+        resources: Resources = (),
     ) -> list[Turn]:
         """The turns to send now: unanswered ones as they were, new ones from what waits and from `takes`.
 
-        `takes`: by partition, the list to take from and the total width to fill.
+        `takes`: by partition, the list to take from and the total width to fill. What is free of `resources` goes to one of
+        them, each in its turn: what two were given could be filled twice.
         """
         turns: list[Turn] = []
+        if resources and (open_ := [one for one in takes if self._lanes[one].frozen is None]):
+            self._provided = min(open_, key=lambda one: (one <= self._provided, one))
         for partition, lane in self._lanes.items():
             if lane.frozen is None:
-                self._compose(partition, lane, *takes.get(partition, ([], 0)), cursors.get(partition, []))
+                has = resources if partition == self._provided and partition in takes else ()
+                self._compose(partition, lane, *takes.get(partition, ([], 0)), cursors.get(partition, []), has)
             if lane.frozen is not None:
                 turns.append(lane.frozen)
         return turns
 
     def _compose(
-        self, partition: int, lane: _Lane[TICKET], takes: Sequence[Take], slots: int, cursors: list[tuple[GroupId, int]]
+        self,
+        partition: int,
+        lane: _Lane[TICKET],
+        takes: Sequence[Take],
+        slots: int,
+        cursors: list[tuple[GroupId, int]],
+        resources: Resources,
     ) -> None:
         operations: list[Operation] = []
         tickets: list[TICKET | None] = []
@@ -106,7 +132,13 @@ class Lanes(Generic[TICKET]):
             return
         lane.number += 1
         lane.frozen = Turn(
-            partition, lane.number, tuple(operations), slots=slots, token=lane.token, cursors=tuple(cursors[:256])
+            partition,
+            lane.number,
+            tuple(operations),
+            slots=slots,
+            token=lane.token,
+            cursors=tuple(cursors[:256]),
+            resources=resources,
         )
         lane.tickets = tuple(tickets)
         lane.token = "-"

@@ -21,6 +21,7 @@ from treadle.shared.names import shown
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
 from .explaining import Questions
+from .opening import open_session
 from .patience import HURRY_S, Patience
 from .policing import Policing
 from .reading import read_on
@@ -81,6 +82,7 @@ class Shift:
             session,
             handlers=terms.handlers,
             slots=terms.slots,
+            resources=terms.resources,
             groups=terms.groups,
             partitions=store.partitions,
             desk=self,
@@ -134,15 +136,7 @@ class Shift:
                 await run.done.wait()
 
     async def _open(self) -> tuple[Session, list[Grant]]:
-        terms = self._terms
-        return await self._authority.open_session(
-            terms.name,
-            terms.capabilities,
-            lease_ttl_ms=terms.lease_ttl_ms,
-            nonce=self._nonce,
-            slots=terms.slots,
-            lives=self._lives,
-        )
+        return await open_session(self._authority, self._terms, nonce=self._nonce, lives=self._lives)
 
     async def _recover(self, owned: list[Grant]) -> None:
         """Rebuilds the queues of what an older session left, from the log itself (C10)."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage
+from treadle.shared.resources import Resources, covers
 from treadle.shared.store import Take, Turn, TurnReply
 
 from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, decide
@@ -98,8 +99,8 @@ class Taking:
         self._set_by[key] = entry
         return replace(entry, code="CAPACITY")
 
-    def answered(self, turn: Turn, reply: TurnReply, *, free: int) -> None:
-        """Notes what a turn's takes gave, before its entries are folded; `free`: the slots that are free since."""
+    def answered(self, turn: Turn, reply: TurnReply, *, free: int, spare: Resources = ()) -> None:
+        """Notes what a turn's takes gave, before its entries are folded; `free`, `spare`: slots and what else is free."""
         codes = self._codes(turn, reply)
         granted = _granted(reply)
         self.is_stopped = self.is_stopped or any(outcome.code == "SHARE" for outcome in reply.outcomes)
@@ -109,7 +110,7 @@ class Taking:
         if codes:
             self._fallbacks = FALLBACKS_MAX if granted < turn.slots else max(FALLBACKS_MIN, self._fallbacks // 2)
         if not granted:
-            self._set_aside(turn, reply, {key for key, code in codes if code == "PASSED"}, free)
+            self._set_aside(turn, reply, {key for key, code in codes if code == "PASSED"}, free, spare)
 
     def settle(self, turn: Turn, reply: TurnReply) -> None:
         """Judges, once the entries of a turn's reply are folded, whether asking again may give something."""
@@ -132,9 +133,11 @@ class Taking:
             if isinstance(operation, Take)
         ]
 
-    def _set_aside(self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]], free: int) -> None:
-        """Notes heads that are wider than what the turn could start: asked again alone, else once a slot is free."""
-        if wide and turn.slots < free:
+    def _set_aside(
+        self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]], free: int, spare: Resources
+    ) -> None:
+        """Notes heads that need more than what the turn could fill: asked again alone, else once a slot is free."""
+        if wide and (turn.slots < free or not covers(turn.resources, spare)):
             self._alone = turn.partition
         else:
             heads = {(one.group, one.capability): (one.head, one.takeable) for one in reply.entries}

@@ -25,6 +25,7 @@ from treadle.shared.model import (
 )
 from treadle.shared.names import name_of, shown
 from treadle.shared.policy import Policy
+from treadle.shared.resources import Resources, covers, left, together
 from treadle.shared.store import (
     AskYield,
     Block,
@@ -76,20 +77,21 @@ class Tenure:
         *,
         handlers: Mapping[Capability, Handler],
         slots: int,
+        resources: Resources = (),
         groups: str,
         partitions: int,
         desk: Desk,
         begin: Callable[[Run], None],
     ) -> None:
         self.session = session
-        self.slots = slots
+        self.slots, self.resources = slots, resources
         self.lanes: Lanes[Ticket] = Lanes(partitions)
         self.renewals = Renewals(ttl_s=session.lease_ttl_ms / 1000, partitions=partitions)
         self.inbox = Inbox(session.agent)
         self.queues = Queues(session.agent, session.epoch)
         self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
-        self.asked = AskedByName(session.agent, capabilities=session.capabilities, slots=slots, serves=self.serves)
+        self.asked = AskedByName(session, slots=slots, resources=resources, serves=self.serves)
         self.taking = Taking(session.agent, self.sought)
         self.preempting = Preempting(self.taking.ready, self.lanes)
         self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
@@ -116,24 +118,30 @@ class Tenure:
         """Width not used by runs."""
         return self.slots - sum(run.grant.width for run in self.runs.values())
 
+    @property
+    def spare(self) -> Resources:
+        """What else than slots is not used by runs."""
+        return left(self.resources, (run.grant.resources for run in self.runs.values())) if self.resources else ()
+
     def turns(self, now_ms: int) -> list[Turn]:
         """The turns to send now: what runs ask, items to start, and what to take."""
-        free = self.free_slots - self.lanes.reserved
+        free, spare = self.free_slots - self.lanes.reserved, self.spare
         if not self.is_stopping:
             # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
             for run in self._leaving(self.lanes.leaving()):
                 free += run.grant.width
+                spare = together(spare, run.grant.resources)
                 self.preempting.ended(run)
         if self.is_stopping:
             for grant in self.owned.everything():
                 self._release(grant, "shutdown")
         holds = partial(self._quarantine.holds, now_ms=now_ms)
-        for grant in self.owned.startable(free, holds):
+        spare = left(spare, self.lanes.filled)
+        for grant in self.owned.startable(free, holds, spare):
             self._quarantine.ask(grant)
             free -= grant.width
-            target = (grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
-            start = Start(*target, self.taking.ready.quota_of(grant.group))
-            self.lanes.ask(grant.partition, start, Ticket())
+            spare = left(spare, [grant.resources])
+            self.lanes.ask(grant.partition, Start.of(grant, self.taking.ready.quota_of(grant.group)), Ticket())
         if self.owned:
             runs = [(run.grant.capability, run.lasted_s) for run in self.runs.values()]
             for grant in self.owned.overdue(anyio.current_time(), now_ms, runs, holds):
@@ -144,7 +152,7 @@ class Tenure:
         takes = {} if self.is_stopping else self.preempting.favour(self.taking.takes(free, now_ms), free, now_ms)
         if free <= 0 and self.free_slots <= 0 and not self.is_stopping:
             self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms)
-        return self.lanes.freeze(takes, self._moved())
+        return self.lanes.freeze(takes, self._moved(), spare)
 
     def _disclose(self, holds: Callable[[Grant], bool], now_ms: int) -> None:
         waiting = (grant for grant in self.owned.accepted() if not holds(grant))
@@ -239,7 +247,7 @@ class Tenure:
                 ticket.answer(outcome)
             if outcome.code == "MEMBERSHIP_STALE":
                 self.expel(turn.partition, operation.group)
-        self.taking.answered(turn, reply, free=self.free_slots)
+        self.taking.answered(turn, reply, free=self.free_slots, spare=self.spare)
         self.admit(reply.entries, reply.envelope.now_ms, nodes=reply.nodes)
         self.taking.settle(turn, reply)
 
@@ -270,7 +278,8 @@ class Tenure:
         """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
         for grant in grants:
             asked = versioned(grant.capability, grant.version)
-            if any(does(one, asked) for one in self.session.capabilities) and grant.width <= self.slots:
+            is_able = any(does(one, asked) for one in self.session.capabilities)
+            if is_able and grant.width <= self.slots and covers(self.resources, grant.resources):
                 self.owned.add(grant, anyio.current_time())
             else:
                 self._release(grant, "unable")

@@ -8,6 +8,7 @@ from typing import Literal
 
 from treadle.shared.errors import Misuse
 from treadle.shared.model import AgentId, Capability
+from treadle.shared.resources import Resources
 from treadle.shared.versions import versioned
 
 from .handlers import Handler
@@ -41,6 +42,8 @@ class Terms:
     name: AgentId
     handlers: Mapping[Capability, Handler]
     slots: int
+    resources: Resources
+    """What it has besides slots."""
     groups: str
     """A pattern of Mission ids, as of a shell."""
     lease_ttl_ms: int

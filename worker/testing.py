@@ -95,6 +95,7 @@ class Workers:
         *,
         name: str | None = None,
         slots: int = 1,
+        resources: Mapping[str, int] | None = None,
         lease_ttl_s: float = 10.0,
         grace_s: float = 20.0,
         groups: str = "*",
@@ -105,7 +106,8 @@ class Workers:
           the test's own module.
         name: its identity; default w1, w2, ... A second one of a name is the newer process of that Agent: the older
           one, if it lives, is fenced and ends.
-        slots: 1 to 1024. lease_ttl_s: 0.5 to 3600. grace_s: 0 to 3600. groups: a pattern of Mission ids.
+        slots: 1 to 1024. resources: what it has besides, as {"gpu": 2}. lease_ttl_s: 0.5 to 3600. grace_s: 0 to 3600.
+        groups: a pattern of Mission ids.
         Misuse for anything else. A Worker that ends by an error fails the test (WorkerBroke).
         """
         found = handlers_of(self._module if handlers is None else handlers)
@@ -125,6 +127,7 @@ class Workers:
             prefix=PREFIX,
             partitions=PARTITIONS,
             slots=slots,
+            resources=resources,
             groups=groups,
             lease_ttl_s=lease_ttl_s,
             grace_s=grace_s,

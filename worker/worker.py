@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from treadle.shared.errors import Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
+from treadle.shared.errors import Misuse, Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
+from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .applying import PolicyFile
@@ -46,6 +47,7 @@ class Worker:
         prefix: str = "treadle",
         partitions: int | None = None,
         slots: int = 1,
+        resources: Mapping[str, int] | None = None,
         groups: str = "*",
         lease_ttl_s: float = 10.0,
         grace_s: float = 20.0,
@@ -56,17 +58,23 @@ class Worker:
     ) -> None:
         """`endpoint`: the store's URL. `policy`: a policy file to apply, and to follow.
 
+        `resources`: what it has besides slots, as {"gpu": 2}: an item that needs some is started only while they are free.
+
         `seed` and `renew_in="task"` are for a simulator on a virtual clock.
 
-        Misuse for `groups` that are no pattern.
+        Misuse for `groups` that are no pattern, and `resources` that are none.
         """
+        try:
+            has = counted(resources or {})
+        except Misuse as wrong:
+            raise Misuse(f"resources: {wrong}") from None
         check_pattern(groups)
         self.name = name
         self.ready = anyio.Event()
         """Set once the first session is open."""
         threads = Threads(slots)
         ttl_ms = round(lease_ttl_s * 1000)
-        self._terms = Terms(name, dict(handlers), slots, groups, ttl_ms, grace_s, renew_in, threads, log_keep)
+        self._terms = Terms(name, dict(handlers), slots, has, groups, ttl_ms, grace_s, renew_in, threads, log_keep)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._policy_file = None if policy is None else PolicyFile(policy, name)

@@ -14,6 +14,7 @@ from treadle.shared.model import Urgency
 from ..client import Client
 from ..core.moments import moment
 from ..core.readable import safe
+from ..core.wording import lacked
 from .opening import with_client
 from .options import AsJson, Prefix, Timeout, Url, whole
 from .output import document, note, plain, say
@@ -51,7 +52,8 @@ def enqueue(
     It says the job's address. With --wait the result is printed as JSON instead; exit status 1 where the job failed or was
     cancelled, or --timeout passed first.
 
-    --json: {"job", "mission", "address", "repeated", "no_worker", "unschedulable"}, with --wait also {"result"}
+    --json: {"job", "mission", "address", "repeated", "no_worker", "unschedulable", "lacking"}, with
+    --wait also {"result"}
     """
     if timeout is not None and not wait:
         raise Misuse("--timeout: goes with --wait; without it nothing is waited for")
@@ -71,6 +73,7 @@ def enqueue(
             "repeated": receipt.repeated,
             "no_worker": list(receipt.no_worker),
             "unschedulable": dict(receipt.unschedulable),
+            "lacking": {name: dict(most) for name, most in receipt.lacking.items()},
         }
         if not as_json:
             (note if wait else say)(safe(job.address))
@@ -78,6 +81,8 @@ def enqueue(
                 note(f"NO_WORKER: no live Worker offers {capability}; it waits until one does")
             for slots_ in receipt.unschedulable.values():
                 note(f"UNSCHEDULABLE: no live Worker that offers {capability} has more than {slots_} slots")
+            for name, most in receipt.lacking.items():
+                note(f"UNSCHEDULABLE: {lacked(name, most)}")
         if not wait:
             if as_json:
                 document(said)

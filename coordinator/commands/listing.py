@@ -12,6 +12,7 @@ from treadle.shared.facts import GroupFacts, Progress, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 from treadle.shared.model import AgentId, MissionState
 from treadle.shared.names import name_of
+from treadle.shared.resources import packed
 from treadle.shared.store import Store, pictures, policies
 from treadle.shared.store import sizes as memory
 
@@ -106,8 +107,8 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
     What they offer, when they last told that they are there, and how full they are, coarsely: `idle`, `partly`, `busy`, or
     `unknown`. A `silent` one has told nothing for four lease TTLs; after ten the store ends its session.
 
-    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "load", "capabilities", "versions", "slots", "ttl_ms",
-    "renewed_ms"}]}; slots is null where the store does not know it
+    --json: {"now_ms", "workers": [{"worker", "epoch", "state", "load", "capabilities", "versions", "slots",
+    "resources", "ttl_ms", "renewed_ms"}]}; slots is null where the store does not know it
     """
 
     async def read(store: Store) -> tuple[int, list[WorkerFacts], dict[AgentId, int]]:
@@ -126,6 +127,7 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
     columns = [
         *(Column("WORKER"), Column("EPOCH", right=True, is_extra=True), Column("STATE"), Column("SLOTS", right=True)),
         *(Column("LOAD"), Column("RENEWED", right=True), Column("CAPABILITIES")),
+        Column("RESOURCES", is_extra=True),
     ]
     table(
         columns,
@@ -133,7 +135,7 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
             (
                 *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots or "?", load),
                 f"{span(now_ms - one.renewed_ms)} ago" if one.renewed_ms else "?",
-                " ".join(one.capabilities),
+                *(" ".join(one.capabilities), packed(one.resources)),
             )
             for one, load in zip(found, loads, strict=True)
         ),
@@ -148,7 +150,11 @@ def _worker(one: WorkerFacts, load: str, now_ms: int) -> dict[str, Any]:
     fields = asdict(one)
     name = name_of(fields.pop("agent"))
     del fields["held"]  # how much it is of whom is nobody's but theirs (R39)
-    return {"worker": name, "state": _liveness(one, now_ms), "load": load} | fields | {"slots": one.slots or None}
+    return {"worker": name, "state": _liveness(one, now_ms), "load": load} | fields | _has(one)
+
+
+def _has(one: WorkerFacts) -> dict[str, Any]:
+    return {"slots": one.slots or None, "resources": dict(one.resources)}
 
 
 def groups(

@@ -17,6 +17,7 @@ from treadle.shared.versions import spoken
 from ..client import Client, Mission
 from ..core.mission_files import KINDS, decode, kind_of, mission_spec, placed
 from ..core.readable import cut, listed, safe, times
+from ..core.wording import lacked
 from ..specs import MissionSpec
 from .displays import counts, display, loading
 from .following import End, follow
@@ -123,7 +124,8 @@ def _receipt(mission: Mission) -> dict[str, Any]:
         "repeated": receipt.repeated,
         "created_ms": receipt.created_ms,
         "no_worker": list(receipt.no_worker),
-        "unschedulable": dict(getattr(receipt, "unschedulable", {})),
+        "unschedulable": dict(receipt.unschedulable),
+        "lacking": {name: dict(most) for name, most in receipt.lacking.items()},
     }
 
 
@@ -139,6 +141,8 @@ def _say(mission: Mission, *, wait: bool) -> None:
         note(
             f"UNSCHEDULABLE: items of {spoken(name)} are wider than every live Worker that offers it ({times(slots, 'slot')})"
         )
+    for name, most in receipt["lacking"].items():
+        note(f"UNSCHEDULABLE: {lacked(name, most)}")
     if not wait:
         note(f"how far it is: treadle watch {typed(mission.id)}")
 

@@ -16,6 +16,7 @@ from treadle.shared.facts import NEVER_MS, ItemFacts
 from treadle.shared.lifecycle import TERMINAL_ITEMS, TERMINAL_MISSIONS
 from treadle.shared.model import ItemState, Risk
 from treadle.shared.names import shown
+from treadle.shared.resources import covers, packed
 from treadle.shared.versions import spoken
 
 from .readable import cut, listed, safe, span, times
@@ -49,6 +50,7 @@ class Code(StrEnum):
     NO_WORKER = "NO_WORKER"
     UNSCHEDULABLE = "UNSCHEDULABLE"
     CAPACITY = "CAPACITY"
+    RESOURCES = "RESOURCES"
     QUEUED = "QUEUED"
     KEPT_OUT = "KEPT_OUT"
     STOPPING = "STOPPING"
@@ -325,7 +327,23 @@ def _workers(facts: ItemFacts) -> Gate | None:
             f"{widest}",
             f"start a Worker with --slots {facts.width} or more",
         )
+    if facts.resources and not any(
+        one.slots >= facts.width and covers(one.resources, facts.resources) for one in facts.workers
+    ):
+        has = _most(facts)
+        return Gate(
+            Code.UNSCHEDULABLE,
+            f"it needs {packed(facts.resources)}, no live Worker that offers {spoken(facts.capability)} has all of it "
+            f"(at most {has})",
+            f"start a Worker with --resources {packed(facts.resources)} or more",
+        )
     return None
+
+
+def _most(facts: ItemFacts) -> str:
+    """What those Workers have at most of each resource that it needs."""
+    counts = [dict(one.resources) for one in facts.workers]
+    return ",".join(f"{name}={max(has.get(name, 0) for has in counts)}" for name, _ in facts.resources)
 
 
 def _capacity(facts: ItemFacts) -> Gate | None:

@@ -14,6 +14,7 @@ from treadle.shared import codec
 from treadle.shared.errors import Misuse
 from treadle.shared.model import ItemId, NewItem, Priority, Risk, Urgency
 from treadle.shared.names import check_capability, token
+from treadle.shared.resources import packed
 from treadle.shared.versions import shelf, versioned
 
 from ..specs import PREFERRED_S, RETRIES, OfferSpec, PrioritySpec, Retry, WorkSpec
@@ -78,7 +79,8 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
     content += [urgency.value, spec.business_impact, ends_ms, spec.start_by_s, not_before, retry, contract]
     gates = "approval" if spec.approval else ""
     risk = "" if spec.risk == Risk.NONE else f"risk:{spec.risk}"
-    content += [part for part in (offer, gates, risk) if part]
+    needs = tuple(sorted(spec.resources.items()))
+    content += [part for part in (offer, gates, risk, f"resources:{packed(needs)}" if needs else "") if part]
     return NewItem(
         item=item,
         capability=capability,
@@ -95,6 +97,7 @@ def _planned(spec: WorkSpec, where: str, now_ms: int | None) -> NewItem:
         offer=offer,
         gates=gates,
         risk=Risk(spec.risk),
+        resources=needs,
         timeout_ms=math.ceil(1000 * (spec.timeout_s or 0)),
         # Everything that was asked for, nothing of when or by whom: what tells two contents under one id apart.
         digest=codec.digest(codec.pack(content, field="item", limit=_CONTENT_BYTES_MAX)),

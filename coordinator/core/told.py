@@ -12,6 +12,7 @@ from dataclasses import replace
 from treadle.shared.facts import ItemFacts
 from treadle.shared.model import ItemState
 from treadle.shared.reasons import Answers, Because, Level, Reason
+from treadle.shared.resources import packed
 
 from .gates import Code, Gate, explain
 from .readable import safe, span, times
@@ -23,6 +24,7 @@ _CODES = {
     Because.SET_ASIDE: Code.HALTED,
     Because.TOO_WIDE: Code.UNSCHEDULABLE,
     Because.CAPACITY: Code.CAPACITY,
+    Because.RESOURCES: Code.RESOURCES,
     Because.FAIR_SHARE: Code.FAIR_SHARE,
     Because.QUEUED: Code.QUEUED,
     Because.UNHEARD: Code.UNHEARD,
@@ -91,8 +93,16 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
             text = f"{who} unable to trust what was read of its Mission's log"
             return Gate(Code.HALTED, text, f"`treadle verify {mission}`; it is looked at again within a minute or two")
         case Because.TOO_WIDE:
-            text = f"{who} too small: it needs {facts.width} slots at once"
-            return Gate(Code.UNSCHEDULABLE, text, f"a Worker with --slots {facts.width} or more")
+            needs, flags = f"{times(facts.width, 'slot')} at once", f"--slots {facts.width}"
+            if facts.resources:
+                needs, flags = (
+                    f"{needs} with {packed(facts.resources)}",
+                    f"{flags} --resources {packed(facts.resources)}",
+                )
+            return Gate(Code.UNSCHEDULABLE, f"{who} too small: it needs {needs}", f"a Worker with {flags} or more")
+        case Because.RESOURCES:
+            text = f"{who} without {packed(facts.resources)} free now"
+            return Gate(Code.RESOURCES, text, "runs that end, or another Worker")
         case Because.CAPACITY:
             text = f"{who} without {'a slot' if facts.width == 1 else f'{facts.width} slots at once'} free now"
             return Gate(Code.CAPACITY, text, "runs that end, or another Worker")

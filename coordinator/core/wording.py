@@ -10,13 +10,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from treadle.shared.codec import shown
 from treadle.shared.errors import Misuse
+from treadle.shared.resources import packed
+from treadle.shared.versions import spoken
 
 NAME_SHOWN_MAX = 40
 ERRORS_SHOWN_MAX = 3
 LIKELY_AMONG_MAX = 5_000
 """A guess among more names than this would take longer than its reader has."""
 
-NOT_YET = frozenset({"resources", "effects"} | {"budget", "owner", "definition_of_done", "final_approval"})
+NOT_YET = frozenset({"effects"} | {"budget", "owner", "definition_of_done", "final_approval"})
 """Fields that this version does not have yet."""
 _NEVER_SHOWN = frozenset({"inputs", "work"})
 """Their content may be large, or a secret."""
@@ -105,3 +107,9 @@ def _say_unknown(name: str, spec: type[BaseModel]) -> str:
         return "is not available in this version; leave it out"
     meant = likely(name, list(spec.model_fields))
     return "is not a field; " + (f"did you mean {meant}?" if meant else f"known: {', '.join(spec.model_fields)}")
+
+
+def lacked(capability: str, most: Mapping[str, int]) -> str:
+    """What a receipt says where no live Worker has all that an item needs besides slots."""
+    has = packed(tuple(most.items()))
+    return f"no live Worker that offers {spoken(capability)} has all the resources that an item needs (at most {has})"

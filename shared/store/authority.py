@@ -12,6 +12,7 @@ from ..errors import Corrupt, Stale, StoreChanged, TreadleError
 from ..model import AgentId, Capability, DirectoryEntry, Event, Grant, GroupId, ItemId, LeaseId, NodeUsage, Session
 from ..names import shown
 from ..reasons import MARK, Question
+from ..resources import Resources, capacity
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Link, SyncLink
 from .operations import Turn
@@ -95,13 +96,14 @@ class Authority:
         lease_ttl_ms: int,
         nonce: str,
         slots: int = 1,
+        resources: Resources = (),
         lives: bool = False,
     ) -> tuple[Session, list[Grant]]:
         """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
 
-        `slots`: its Capacity Slots, for receipts and pictures. `lives`: whether the process that had the older session is
-        this one, so that what it ran does not count as lost with its Worker. Gives the session and what the older one
-        held, requeued under it. Stale where a newer one was opened meanwhile.
+        `slots`, `resources`: what it has, for receipts and pictures; it gets no item that needs more. `lives`: whether the
+        process that had the older session is this one, so that what it ran does not count as lost with its Worker. Gives the
+        session and what the older one held, requeued under it. Stale where a newer one was opened meanwhile.
         """
         home = self.store.partition_of(agent)
         replid = self.store.replid
@@ -110,7 +112,7 @@ class Authority:
         pending = dict.fromkeys(range(self.store.partitions), "-")
         grants: list[Grant] = []
         chosen = capability_set(capabilities)
-        terms = (lease_ttl_ms, slots, int(lives), chosen, ",".join(session.capabilities))
+        terms = (lease_ttl_ms, capacity(slots, resources), int(lives), chosen, ",".join(session.capabilities))
         arguments = (agent, session.epoch, *terms)
         while pending:
             answers = await self.store.call_each(

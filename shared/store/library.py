@@ -10,7 +10,7 @@ from importlib import resources
 
 _ITEM = (
     *("item", "capability", "width", "urgency", "impact", "deadline", "start_by_s", "not_before", "retry", "digest"),
-    *("after", "inputs", "contract", "offer", "timeout_ms", "gates", "..."),
+    *("after", "inputs", "contract", "offer", "timeout_ms", "gates", "resources", "..."),
 )
 
 DOORS: dict[str, tuple[str, ...]] = {

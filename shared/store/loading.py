@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model import Capability, NewItem, NewMission, Queued, Risk
+from ..resources import packed, parse_capacity
 from .operations import Arguments
 
 CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
@@ -50,11 +51,21 @@ def _arguments(items: Sequence[NewItem]) -> Iterator[str | bytes | int | float]:
         yield from (item.item, item.capability, item.width, item.urgency.value, item.business_impact)
         yield from (item.deadline_ms, item.start_by_s, item.not_before, item.retry, item.digest)
         yield from (" ".join(item.after), item.inputs, item.contract, item.offer, item.timeout_ms)
-        yield " ".join(filter(None, (item.gates, "" if item.risk is Risk.NONE else f"risk:{item.risk}")))
+        gates = " ".join(filter(None, (item.gates, "" if item.risk is Risk.NONE else f"risk:{item.risk}")))
+        yield from (gates, packed(item.resources))
 
 
-def who_could(said: Sequence[bytes]) -> tuple[tuple[Capability, ...], dict[Capability, int]]:
-    """What a receipt says of the live Workers: capabilities nobody offers, and those whose largest Worker is too narrow."""
-    narrow = (pair.split(":") for pair in said[1].decode().split())
+def who_could(
+    said: Sequence[bytes],
+) -> tuple[tuple[Capability, ...], dict[Capability, int], dict[Capability, dict[str, int]]]:
+    """What a receipt says of the live Workers: capabilities nobody offers, those whose largest Worker is too narrow, and
+    those of which no Worker has all the resources that one needs, with the most that any has of each."""
     missing = tuple(Capability(name) for name in said[0].decode().split())
-    return missing, {Capability(name): int(slots) for name, slots in narrow}
+    slots: dict[Capability, int] = {}
+    lacking: dict[Capability, dict[str, int]] = {}
+    for name, _, most in (pair.partition(":") for pair in said[1].decode().split()):
+        if "=" in most:
+            lacking[Capability(name)] = dict(parse_capacity(f"0,{most}")[1])
+        else:
+            slots[Capability(name)] = int(most)
+    return missing, slots, lacking

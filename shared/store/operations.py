@@ -9,12 +9,14 @@ from .. import codec
 from ..disclosure import Disclosure
 from ..model import (
     Capability,
+    Grant,
     GroupId,
     ItemId,
     LeaseId,
     Limits,
     Session,
 )
+from ..resources import Resources, capacity
 
 Arguments = list[str | bytes | int | float]
 OPERATIONS_MAX = 64
@@ -76,6 +78,14 @@ class Start:
     """The slots it will fill; the store knows it by itself."""
     limits: Limits | None = None
     """The slots that its Group and account may use."""
+    resources: Resources = ()
+    """What it will fill besides."""
+
+    @classmethod
+    def of(cls, grant: Grant, limits: Limits | None) -> Start:
+        """Of what was granted."""
+        target = (grant.group, grant.item, grant.ownership_epoch, grant.capability, grant.width)
+        return cls(*target, limits, grant.resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +302,12 @@ class Turn:
     """The wake token that led here, to be handed on where nothing is got."""
     cursors: tuple[tuple[GroupId, int], ...] = ()
     lane: int = 0
+    resources: Resources = ()
+    """What may be filled besides slots."""
 
     def arguments(self, session: Session) -> Arguments:
         """The arguments of `turn.lua`."""
-        plain: Arguments = [self.slots, self.ahead, self.token, len(self.cursors)]
+        plain: Arguments = [capacity(self.slots, self.resources), self.ahead, self.token, len(self.cursors)]
         for group, seq in self.cursors:
             plain += (group, seq)
         for operation in self.operations:

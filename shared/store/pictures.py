@@ -14,6 +14,7 @@ from ..errors import Corrupt, TreadleError
 from ..facts import FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
 from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from ..names import name_of
+from ..resources import parse_capacity
 from ..versions import parted, shelf
 from . import keys, views
 from .controls import KINDS
@@ -69,7 +70,8 @@ def _session(agent: str, record: str) -> WorkerFacts:
         listed = [Capability(name) for name in capabilities.split(",") if name]
         names = tuple(name for name in listed if not parted(name)[1])
         versions = tuple(name for name in listed if parted(name)[1])
-        return WorkerFacts(AgentId(agent), int(epoch), names, int(slots[0]) if slots else 0, int(ttl), 0, 0, versions)
+        has, resources = parse_capacity(slots[0] if slots else "0")
+        return WorkerFacts(AgentId(agent), int(epoch), names, has, int(ttl), 0, 0, versions, resources)
     except ValueError:
         raise Corrupt(f"sessions: {record[:200]!r} of {agent} is no session") from None
 
@@ -266,6 +268,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         state=state,
         capability=capability,
         width=int(text.get("w", "1")),
+        resources=parse_capacity(f"0,{text['need']}")[1] if "need" in text else (),
         waits_for=waits_for,
         dependencies_left=int(text.get("dep", "0")),
         next_ms=int(text.get("nb", "0")),

@@ -24,6 +24,7 @@ from ..model import (
     Session,
     Usage,
 )
+from ..resources import parse_capacity
 from ..versions import parted
 from .operations import (
     Accept,
@@ -177,6 +178,7 @@ def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: 
     _, group, item, capability, epoch, start_by, seq, lease, expires, number, width, checkpoint, *rest = line.split(" ")
     after, basis, digest, before, resolution = rest
     name, version = parted(capability)
+    slots, resources = parse_capacity(width)
     granted = None
     if lease != "-":
         granted = Lease(
@@ -197,7 +199,8 @@ def parse_grant(line: str, bodies: Iterator[bytes], *, partition: int, session: 
         item=ItemId(item),
         capability=name,
         version=version,
-        width=int(width),
+        width=slots,
+        resources=resources,
         ownership_epoch=int(epoch),
         start_by_ms=int(start_by),
         seq=int(seq),

@@ -237,7 +237,7 @@ class Store:
         bounds = await self.bounds(queued, mission.group, mission.account)
         answer = await self.call("create", partition, [*mission_arguments(mission, form), bounds, *first])
         created, repeated, state, done = answer[1].decode().split()
-        missing, narrow = who_could(answer[2:])
+        missing, narrow, lacking = who_could(answer[2:])
         if state == "loading":
             there = sum(map(len, chunks[: int(done)]))
             for number in range(int(done), len(chunks)):
@@ -245,8 +245,9 @@ class Store:
                 added = await self.call(
                     "add", partition, (mission.group, number + 1, mission.actor, bounds_argument(UNBOUNDED, 0), *items)
                 )
-                more, wide = who_could(added[2:])
+                more, wide, without = who_could(added[2:])
                 missing, narrow = tuple(dict.fromkeys((*missing, *more))), narrow | wide
+                lacking |= without
                 there += len(chunks[number])
                 if loaded is not None:
                     loaded(there)
@@ -260,6 +261,7 @@ class Store:
             repeated == "1" and state != "loading",
             missing,
             narrow,
+            lacking,
         )
 
     async def mission(self, group: GroupId) -> MissionView | None:

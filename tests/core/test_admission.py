@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import AGENT, NOW_MS, a_usage, an_entry
+from builders import AGENT, NOW_MS, SESSION, a_usage, an_entry
 from treadle.shared.answers import ItemView, Offer
-from treadle.shared.model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId
+from treadle.shared.model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId, Session
 from treadle.shared.store.operations import DECLINE_REASONS
 from treadle.worker.asked import JUDGING, AskedByName
 from treadle.worker.core.admission import QUEUE_MAX, Asked, Means, Reason, decline
@@ -54,7 +54,8 @@ def an_item(item: str, **fields: object) -> ItemView:
 
 
 def asked_by_name(serves: bool = True) -> AskedByName:
-    return AskedByName(AGENT, capabilities=(INDEX,), slots=1, serves=lambda _: serves)
+    session = Session(AGENT, SESSION, 10_000, (INDEX,), "r" * 40)
+    return AskedByName(session, slots=1, serves=lambda _: serves, resources=(("gpu", 1),))
 
 
 def test_an_offer_by_name_is_withheld_until_it_was_judged_and_then_taken_in_its_turn() -> None:
@@ -69,6 +70,14 @@ def test_an_offer_by_name_is_withheld_until_it_was_judged_and_then_taken_in_its_
     assert asked.withheld == []
     left = replace(entry, takeable=1)
     assert asked.sift(left) == left
+
+
+def test_what_needs_more_than_this_worker_has_is_declined_for_its_capacity() -> None:
+    asked = asked_by_name()
+    asked.sift(an_entry("m-1", 2, capability=f">{AGENT}"))
+    items = [an_item("a", resources=(("gpu", 2),)), an_item("b", resources=(("gpu", 1),))]
+    (declined,) = asked.judge(GroupId("m-1"), items, before=0, now_ms=NOW_MS)
+    assert (declined.item, declined.reason) == ("a", "capacity")
 
 
 def test_what_joins_is_judged_and_what_only_leaves_is_not_judged_again() -> None:

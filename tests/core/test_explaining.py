@@ -19,6 +19,9 @@ ASKED = Question("why.1", MINE, ItemId("a"), NOW, INDEX, width=1, ahead=0, asked
 FREE = Here(slots=4, free_slots=4, is_known=True)
 
 
+GPU = (("gpu", 1),)
+
+
 def entry(group: str, usage: Usage, *, weight: float = 1.0, takeable: int = 5, account: str = "x") -> DirectoryEntry:
     return DirectoryEntry(0, GroupId(group), INDEX, takeable, "head", account, weight, "standard", usage)
 
@@ -36,6 +39,9 @@ def a_usage(*, used_ms: int = 0, entry_number: int = 1) -> Usage:
         (replace(ASKED, width=3), replace(FREE, free_slots=2), [Because.CAPACITY]),
         (replace(ASKED, width=2), replace(FREE, free_slots=2), [Because.NEXT]),
         (replace(ASKED, width=5), FREE, [Because.TOO_WIDE]),
+        (replace(ASKED, resources=GPU), FREE, [Because.TOO_WIDE]),
+        (replace(ASKED, resources=GPU), replace(FREE, resources=GPU), [Because.RESOURCES]),
+        (replace(ASKED, resources=GPU), replace(FREE, resources=GPU, spare=GPU), [Because.NEXT]),
         (ASKED, replace(FREE, behind=Level.ACCOUNT), [Because.FAIR_SHARE]),
         (replace(ASKED, ahead=2), FREE, [Because.QUEUED]),
         (

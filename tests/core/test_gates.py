@@ -23,6 +23,8 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
     [
         (OFFERED, [Code.NEXT]),
         (replace(OFFERED, ahead=3), [Code.QUEUED]),
+        (replace(OFFERED, resources=(("gpu", 1),)), [Code.UNSCHEDULABLE]),
+        (replace(OFFERED, resources=(("gpu", 1),), workers=(replace(ONE, resources=(("gpu", 2),)),)), [Code.NEXT]),
         (replace(OFFERED, busy=4), [Code.CAPACITY]),
         (replace(OFFERED, busy=4, ahead=1), [Code.CAPACITY, Code.QUEUED]),
         (replace(OFFERED, busy=3), [Code.NEXT]),

@@ -207,6 +207,8 @@ def test_the_digest_depends_on_everything_else() -> None:
         {"approval": True},
         {"risk": "low"},
         {"risk": "high"},
+        {"resources": {"gpu": 1}},
+        {"resources": {"gpu": 2}},
     ]
     digests = [planned(**change).digest for change in changes]
     for (one, first), (other, second) in itertools.combinations(zip(changes, digests, strict=True), 2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import GROUP
 from treadle.shared.model import Capability, ItemId, LeaseId
-from treadle.shared.store import Save, Submit, Take
+from treadle.shared.store import Save, Start, Submit, Take
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX
 from treadle.worker.lanes import TAKES_KEPT, Lanes
 
@@ -59,3 +59,23 @@ def test_what_is_given_up_is_given_back_to_those_who_asked() -> None:
     lanes.ask(1, a_save(3), "elsewhere")
     assert sorted(lanes.abandon()) == ["elsewhere", "sent", "waiting"]
     assert lanes.is_idle
+
+
+GPU = (("gpu", 2),)
+
+
+def test_what_is_free_besides_slots_goes_to_one_turn_and_to_each_partition_in_its_turn() -> None:
+    """Two calls that may both use it would use it twice; one that is always first would keep it from the others."""
+    lanes: Lanes[str] = Lanes(3)
+    given = []
+    for _ in range(4):
+        turns = lanes.freeze({0: (some_takes(1), 1), 2: (some_takes(1), 1)}, {}, GPU)
+        given.append([turn.partition for turn in turns if turn.resources == GPU])
+        assert list(lanes.filled) in ([GPU, ()], [(), GPU])
+        for turn in turns:
+            lanes.answered(turn)
+    assert given == [[0], [2], [0], [2]]
+    lanes.ask(1, Start(GROUP, ItemId("a"), 1, Capability("index"), resources=GPU), "start")
+    assert list(lanes.filled) == [GPU], "a start fills it as well"
+    (turn,) = lanes.freeze({}, {}, GPU)
+    assert turn.resources == ()

@@ -38,6 +38,7 @@ def said(*workers: list[Because], asked: int = 0) -> Answers:
         (replace(OFFERED, ahead=1), said([Because.FAIR_SHARE, Because.QUEUED]), [Code.QUEUED, Code.FAIR_SHARE]),
         (replace(OFFERED, busy=4), said([Because.CAPACITY, Because.FAIR_SHARE]), [Code.CAPACITY, Code.FAIR_SHARE]),
         (OFFERED, said([Because.CAPACITY]), [Code.CAPACITY]),
+        (OFFERED, said([Because.RESOURCES]), [Code.RESOURCES]),
         (OFFERED, said([Because.NOT_SERVED], [Because.STOPPING]), [Code.STOPPING, Code.NOT_SERVED]),
         (OFFERED, said([Because.TOO_WIDE], [Because.KEPT_OUT]), [Code.KEPT_OUT, Code.UNSCHEDULABLE]),
         (OFFERED, said([Because.SET_ASIDE]), [Code.HALTED]),

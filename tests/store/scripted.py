@@ -67,6 +67,9 @@ async def insist(call: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError(f"not answered in {ATTEMPTS_MAX} attempts")
 
 
+GPU = (("gpu", 1),)
+
+
 class Day:
     """A Worker, a rival and a client on one store; every call goes through `insist`."""
 
@@ -94,7 +97,7 @@ class Day:
     async def _work(self, world: World, store: Store, authority: Authority) -> None:
         items = (
             a_new_item("a"),
-            a_new_item("b", inputs=b"b" * 100),
+            a_new_item("b", inputs=b"b" * 100, resources=GPU),
             a_new_item("c", after=["a", "b"]),
             a_new_item("d"),
         )
@@ -106,7 +109,9 @@ class Day:
         async def opened(agent: str, nonce: str, *, ttl_ms: int = 60_000) -> Hand:
             capabilities = [items[0].capability]
             session, requeued = await insist(
-                lambda: authority.open_session(AgentId(agent), capabilities, lease_ttl_ms=ttl_ms, nonce=nonce)
+                lambda: authority.open_session(
+                    AgentId(agent), capabilities, lease_ttl_ms=ttl_ms, nonce=nonce, resources=GPU
+                )
             )
             return Hand(world, authority, session, requeued)
 
@@ -115,7 +120,7 @@ class Day:
         rival = await opened("worker-2", "today")
         sleeper = await opened("worker-3", "today", ttl_ms=TTL_MS)
         await self.turn(hand, a_take("day-1", limits=LIMITS._replace(slots_group=0)), slots=1)
-        reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2)
+        reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2, resources=GPU)
         one, two, three = reply.outcomes[0].grants
         await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50), a_disclosure(one))
         reply = await self.turn(hand, a_yield(one, 3, b"kept"), a_start(two), cursors=((one.group, 4),))

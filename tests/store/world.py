@@ -15,6 +15,7 @@ from treadle.shared import codec
 from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, Limits, NewItem, Session
+from treadle.shared.resources import Resources
 from treadle.shared.store import (
     AskYield,
     Authority,
@@ -116,12 +117,13 @@ class World:
         authority: Authority | None = None,
         lives: bool = False,
         slots: int = 1,
+        resources: Resources = (),
     ) -> Hand:
         """Open a session for an Agent; it offers `index` where no capability is named."""
         offered = [Capability(name) for name in capabilities or (CAPABILITY,)]
         authority = authority or self.authority
         session, grants = await authority.open_session(
-            AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce, lives=lives, slots=slots
+            AgentId(agent), offered, lease_ttl_ms=ttl_ms, nonce=nonce, lives=lives, slots=slots, resources=resources
         )
         return Hand(self, authority, session, grants)
 

@@ -29,9 +29,21 @@ def start(request: pytest.FixtureRequest, store: FakeEndpoint) -> Start:
 
     @asynccontextmanager
     async def started(
-        name: str, *, slots: int = 1, through: Endpoint | None = None, ttl_s: float = 0.5
+        name: str,
+        *,
+        slots: int = 1,
+        resources: dict[str, int] | None = None,
+        through: Endpoint | None = None,
+        ttl_s: float = 0.5,
     ) -> AsyncIterator[Worker]:
-        worker = Worker(handlers, endpoint=through or store, name=AgentId(name), slots=slots, lease_ttl_s=ttl_s)
+        worker = Worker(
+            handlers,
+            endpoint=through or store,
+            name=AgentId(name),
+            slots=slots,
+            resources=resources,
+            lease_ttl_s=ttl_s,
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await worker.ready.wait()

@@ -66,7 +66,14 @@ async def test_a_mission_file_is_submitted_watched_and_listed(run: Commands, fle
     assert ran.stdout.startswith("mission 日本語 😀 שלום \\x1b[31m\\u202e[b]x[/b]: submitted, 2 items")
     assert "NO_WORKER: no live Worker offers fleet.chain" in ran.stderr
     assert json.loads(run("submit", "m.json", "--json").stdout) == {
-        **{"mission": NAME, "items": 2, "repeated": True, "no_worker": ["fleet.chain"], "unschedulable": {}},
+        **{
+            "mission": NAME,
+            "items": 2,
+            "repeated": True,
+            "no_worker": ["fleet.chain"],
+            "unschedulable": {},
+            "lacking": {},
+        },
         "created_ms": json.loads(run("missions", "--json").stdout)["missions"][0]["created_ms"],
     }
     gates = json.loads(run("why", f"{NAME}/b", "--json").stdout)
@@ -144,7 +151,7 @@ async def test_a_job_is_enqueued_waited_for_and_done_once(run: Commands, fleet: 
     said = run("enqueue", "fleet.chain", "--account", "acme", "--key", "k/1", "--json").document()
     assert said == {
         **{"job": "k/1", "mission": "jobs:acme", "address": "jobs:acme/k/1", "repeated": False},
-        **{"no_worker": ["fleet.chain"], "unschedulable": {}},
+        **{"no_worker": ["fleet.chain"], "unschedulable": {}, "lacking": {}},
     }
     assert run("enqueue", "fleet.chain", "--account", "acme", "--key", "k/1", "--json").document()["repeated"] is True
     gates = run("why", "jobs:acme/k/1", "--json").document()

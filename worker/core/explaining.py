@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from treadle.shared.model import GroupId
 from treadle.shared.reasons import Because, Level, Question, Reason
+from treadle.shared.resources import Resources, covers
 
 from .tree import Ready
 
@@ -37,6 +38,9 @@ class Here:
     """Whether its Mission is one of those that this Worker works for (`--groups`)."""
     is_kept_out: bool = False
     """Whether its Membership in the Group was ended (R6)."""
+    resources: Resources = ()
+    spare: Resources = ()
+    """What it has besides slots, and what of that is free."""
     is_set_aside: bool = False
     """Whether what was read of the Group's log could not be trusted here."""
 
@@ -48,13 +52,15 @@ def explain(question: Question, here: Here) -> tuple[Reason, ...]:
         (Because.NOT_SERVED, not here.serves),
         (Because.KEPT_OUT, here.is_kept_out),
         (Because.SET_ASIDE, here.is_set_aside),
-        (Because.TOO_WIDE, question.width > here.slots),
+        (Because.TOO_WIDE, question.width > here.slots or not covers(here.resources, question.resources)),
     ):
         if holds:
             return (Reason(because),)
     found: list[tuple[Because, Level]] = []
     if here.is_mine or question.width > here.free_slots:
         found.append((Because.CAPACITY, Level.NONE))
+    if not covers(here.spare, question.resources):
+        found.append((Because.RESOURCES, Level.NONE))
     if not here.is_mine and here.behind is not Level.NONE:
         found.append((Because.FAIR_SHARE, here.behind))
     if question.ahead:
@@ -75,7 +81,8 @@ def window(question: Question, here: Here) -> tuple[int | None, int | None]:
         return None, None
     at_once = max(1, here.slots // question.width)
     soonest_ms = question.ahead // (at_once * max(1, question.asked)) * here.typical_ms
-    if here.is_mine or here.behind is not Level.NONE or question.width > here.free_slots or not here.is_known:
+    is_full = question.width > here.free_slots or not covers(here.spare, question.resources)
+    if here.is_mine or here.behind is not Level.NONE or is_full or not here.is_known:
         return coarse(soonest_ms, up=False), None
     latest_ms = (question.ahead // at_once + 1) * here.typical_ms
     return coarse(soonest_ms, up=False), coarse(latest_ms, up=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from treadle.shared.model import Capability, Event, Grant, GroupId, ItemId, ItemState
+from treadle.shared.resources import Resources, covers, left
 
 from .queues import Held
 
@@ -40,8 +41,8 @@ class Waiting:
         """An item that is accepted and not started."""
         self._accepted.append((grant, now_s))
 
-    def startable(self, free: int, holds: Callable[[Grant], bool]) -> Iterator[Grant]:
-        """Takes out what may be started in so many free slots; nothing overtakes one that is too wide.
+    def startable(self, free: int, holds: Callable[[Grant], bool], spare: Resources = ()) -> Iterator[Grant]:
+        """Takes out what may be started in so many free slots, with what else is free; nothing overtakes what does not fit.
 
         What is held back, by a quarantine, is no hindrance to others.
         """
@@ -50,8 +51,9 @@ class Waiting:
             grant, since_s = waiting.popleft()
             if holds(grant):
                 self._accepted.append((grant, since_s))
-            elif grant.width <= free:
+            elif grant.width <= free and covers(spare, grant.resources):
                 free -= grant.width
+                spare = left(spare, [grant.resources])
                 yield grant
             else:
                 self._accepted += [(grant, since_s), *waiting]

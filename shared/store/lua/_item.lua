@@ -1,5 +1,6 @@
 -- WorkItems in memory. Fields of an item's hash:
---   st state, cap capability, key its place in the order (design.md 3.6), w width, tm its time-out, urg imp dl sb: urgency
+--   st state, cap capability, key its place in the order (design.md 3.6), w width, need what it needs of resources,
+--   tm its time-out, urg imp dl sb: urgency
 --   rank, business impact, deadline, start-by seconds; qs since when it is queued, where `key` does not tell;
 --   dep unfinished dependencies, after what it waits for, out how many
 --   wait for it, rel how many of `out` are released, ex how many of them have been seen to have ended; oe own ses:

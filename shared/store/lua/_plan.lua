@@ -1,8 +1,9 @@
 -- New WorkItems as a call brings them: checked and planned.
 
 -- Arguments of one item: item capability width urgency impact deadline start_by_s not_before retry digest after inputs contract
--- offer timeout_ms (0 for none) gates: `approval` where a person must give it, `risk:low` or `risk:high`.
-T.ITEM_FIELDS = 16
+-- offer timeout_ms (0 for none) gates: `approval` where a person must give it, `risk:low` or `risk:high`;
+-- resources it needs (`_resources.lua`).
+T.ITEM_FIELDS = 17
 local ITEMS_MAX, INPUTS_BYTES_MAX, EDGES_MAX, DEPENDENTS_MAX = 256, 16777216, 1024, 16384
 T.CAPS_MAX = 512
 
@@ -35,7 +36,7 @@ function T.wrong_items(S, G, a, first, least)
     edges = edges + #after
     if edges > EDGES_MAX then return 'dependencies=' .. edges .. ' in one call (' .. EDGES_MAX .. ' at most)' end
     local fault = wrong_after(S, G, a[i], after, seen, outs) or T.wrong_offer(a[i + 13])
-      or T.wrong_timeout(a[i + 14]) or T.wrong_gates(a[i + 15])
+      or T.wrong_timeout(a[i + 14]) or T.wrong_gates(a[i + 15]) or T.wrong_need(a[i + 16])
     if fault then return fault end
     seen[a[i]] = true
     bytes = bytes + #a[i + 11]
@@ -84,6 +85,7 @@ function T.add_item(S, G, a, i)
   if a[i + 14] ~= '0' then T.put(it, 'tm', a[i + 14]) end
   if a[i + 13] ~= '' then T.direct(it, a[i + 13]) end
   if a[i + 15] ~= '' then T.put_gates(it, a[i + 15]) end
+  if a[i + 16] ~= '' then T.put(it, 'need', a[i + 16]) end
   local seq = T.emit(S, G, 'work.authorized', it.id, G.actor, { a[i + 1], a[i + 2], T.int(#T.words(a[i + 10])) })
   G.ids[#G.ids + 1] = it.id
   if G.grown then

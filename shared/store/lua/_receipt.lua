@@ -31,8 +31,26 @@ function T.merged_capabilities(stored, a, first)
   return T.merged(stored, names)
 end
 
+-- How many kinds of items, by what they need, a receipt is asked about.
+local NEEDS_MAX = 16
+
+-- Says of items that need resources whether some live session has all that one needs; a capability that none offers is missing.
+local function add_lacking(S, a, first, narrow)
+  local seen, kinds, told = {}, 0, {}
+  for i = first, #a, T.ITEM_FIELDS do
+    local cap, need = a[i + 1], a[i + 16]
+    local kind = need ~= '' and cap .. ' ' .. a[i + 2] .. ' ' .. need
+    if kind and not seen[kind] and not told[cap] and kinds < NEEDS_MAX and T.largest(S, cap) >= tonumber(a[i + 2]) then
+      seen[kind], kinds = true, kinds + 1
+      local most = T.lacking(S, cap, tonumber(a[i + 2]), need)
+      told[cap] = most
+      if most then narrow[#narrow + 1] = cap .. ':' .. most end
+    end
+  end
+end
+
 -- What a receipt says of the live sessions: capabilities that none offers, then "capability:slots" where an item is wider
--- than the largest that offers it.
+-- than the largest that offers it, or "capability:gpu=1" where none that offers it has all the resources that one needs.
 function T.unoffered(S, a, first)
   local missing, narrow, widest = {}, {}, {}
   for i = first, #a, T.ITEM_FIELDS do
@@ -47,5 +65,6 @@ function T.unoffered(S, a, first)
       elseif slots < widest[cap] then narrow[#narrow + 1] = cap .. ':' .. T.int(slots) end
     end
   end
+  add_lacking(S, a, first, narrow)
   return table.concat(missing, ' '), table.concat(narrow, ' ')
 end

@@ -1,4 +1,5 @@
--- Sessions: who is live in this partition, with which capabilities. A record is "epoch set ttl slots capability,capability".
+-- Sessions: who is live in this partition, with which capabilities. A record is "epoch set ttl slots capability,capability";
+-- behind the slots stands what it has of resources (`_resources.lua`).
 
 -- A session that neither renews nor closes for this many lease TTLs is ended by a tick (design.md 3.12).
 T.SESSION_TTLS = 10
@@ -33,29 +34,12 @@ end
 function T.unregister(S, agent, epoch)
   local record = redis.call('HGET', S.base .. '@sessions', agent)
   if not record then return end
-  local current, set, capabilities = string.match(record, '^(%d+) (%S+) %d+ %d+ (%S*)$')
+  local current, set, capabilities = string.match(record, '^(%d+) (%S+) %d+ %S+ (%S*)$')
   if epoch and current ~= epoch then return end
   count_set(S, set, capabilities, -1)
   redis.call('HDEL', S.base .. '@sessions', agent)
   for lane = 0, T.LANES - 1 do redis.call('HDEL', S.base .. '@lanes', agent .. ' ' .. T.int(lane)) end
   redis.call('ZREM', S.base .. '@due', 'x ' .. agent .. ' ' .. current)
-end
-
--- Whether the caller's session does work of an item's capability, with all its slots.
-function T.is_able(S, it)
-  local slots, capabilities = string.match(S.record, '^%d+ %S+ %d+ (%d+) (%S*)$')
-  return tonumber(it.w or '1') <= tonumber(slots)
-    and T.does(capabilities, it.cap)
-end
-
--- Slots of the largest live session that offers a capability.
-function T.largest(S, cap)
-  local most = 0
-  for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
-    local slots, capabilities = string.match(record, '^%d+ %S+ %d+ (%d+) (%S*)$')
-    if T.does(capabilities, cap) then most = math.max(most, tonumber(slots)) end
-  end
-  return most
 end
 
 function T.register(S, agent, epoch, ttl, slots, set, capabilities)

@@ -1,7 +1,7 @@
 -- add: Adds WorkItems to a Mission: the next chunk of one that is being loaded, or to one that is open. Idempotent.
 -- keys: the partition's @meta
 -- args: replid group chunk actor queued item capability width urgency impact deadline start_by_s not_before retry digest
---   after inputs contract offer timeout_ms gates ...
+--   after inputs contract offer timeout_ms gates resources ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies; 512 capabilities a Mission, 16,384
 --   dependents an item
 -- flags: none

@@ -2,7 +2,7 @@
 -- keys: the partition's @meta
 -- args: replid group digest actor objective account weight class deadline_ms keep_ms budget_ms form total queued item
 --   capability width urgency impact deadline start_by_s not_before retry digest after inputs contract offer timeout_ms gates
---   ...
+--   resources ...
 -- bound: 256 items in topological order, 16 MiB of inputs, 1,024 dependencies, 512 capabilities
 -- flags: none
 -- refusals: STORE_CHANGED ACTION_ID_COLLISION SCHEMA_VALIDATION_FAILED LOG_FOREIGN QUOTA_EXCEEDED

@@ -18,7 +18,7 @@ local function item_of(S, G, schedule, record, id)
   local retry = record.retry == '-' and '' or string.gsub(record.retry, ',', ' ')
   local inputs = redis.call('GET', S.base .. G.name .. ':sc:' .. schedule) or ''
   return { id, record.cap, record.width, record.urgency, record.impact, '0', record.start_by, '', retry, record.digest, '',
-    inputs, record.contract, '', record.timeout, '' }
+    inputs, record.contract, '', record.timeout, '', '' }
 end
 
 local function add(S, G, schedule, record, id, skipped)

@@ -8,9 +8,9 @@
 -- events: work.offer.accepted work.started
 --
 -- `capability` may be ">" and the caller's own name: what was offered to it by name. Passed over is what is too wide for the
--- free slots, what is not this Worker's to do, and an offer that is over; PASSED: all that was looked at was. SHARE, QUOTA: a
--- limit (`_limits.lua`) stopped it before it gave anything; a QUOTA by rate says when its window ends. After a SHARE
--- nothing more is given in the call: what stands behind was put there by counters that have moved.
+-- free slots, what needs resources that are not free, what is not this Worker's to do, and an offer that is over; PASSED: all
+-- that was looked at was. SHARE, QUOTA: a limit (`_limits.lua`) stopped it before it gave anything; a QUOTA by rate says when
+-- its window ends. After a SHARE the call gives nothing more: what stands behind was put there by counters that have moved.
 T.arity.take = 5
 T.SKIP_MAX = 64
 
@@ -33,9 +33,9 @@ local function candidates(S, G, cap, most)
 end
 
 -- Whether this item is passed over although it stands in the index: another keeps slots free for it, its offer is over, it
--- asks for a later version than this Worker has, or it was directed at it, and that does not do such work, or not now.
+-- asks for a later version or for resources than this Worker has (free), or it was directed at it, and that does no such work now.
 local function is_passed(S, G, it)
-  return T.is_held(S, it) or T.is_offer_over(S, it) or not T.is_able(S, it) or it.to and T.paused(S, G, it.cap)
+  return T.is_held(S, it) or T.is_offer_over(S, it) or not T.is_able(S, it) or not T.is_spare(S, it) or it.to and T.paused(S, G, it.cap)
 end
 
 -- Accepts an item, and starts it where it fits the free slots; its grant's line.
@@ -43,6 +43,7 @@ local function give(S, G, it, width)
   local seq = T.accept(S, G, it)
   if width <= S.slots then
     S.slots = S.slots - width
+    T.fill(S, it)
     T.start(S, G, it)
   else
     S.ahead = S.ahead - 1
@@ -69,7 +70,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
     end
     local width, size = tonumber(it.w or '1'), T.body_size(it, 'in')
     if S.bytes + size > T.BYTES_MAX and S.grants > 0 then break end
-    if not T.has_room(S, limits, width) or (it.ox or it.to or it.rsv or it.cap ~= cap) and is_passed(S, G, it) then
+    if not T.has_room(S, limits, width) or (it.ox or it.to or it.rsv or it.need or it.cap ~= cap) and is_passed(S, G, it) then
       -- All before the first that is passed over were taken: it heads the longer list that is looked through now.
       if skipped == 0 then keys, i = candidates(S, G, cap, limit + T.SKIP_MAX), 1 end
       skipped = skipped + 1

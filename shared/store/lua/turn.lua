@@ -69,7 +69,8 @@ T.calls.turn = function(keys, a)
   if refused then return refused end
   S.ttl, S.lease_key = tonumber(a[4]), table.concat({ S.agent, S.epoch, a[5], a[6], a[7], '' }, '.')
   S.lease_end, S.start_by = T.int(S.now + S.ttl), T.int(S.now + 1000 * T.START_BY_S)
-  S.slots, S.ahead, S.bytes, S.grants, S.leases, S.out = tonumber(a[9]), tonumber(a[10]), 0, 0, 0, {}
+  S.capacity, S.slots, S.ahead = a[9], T.slots_of(a[9]), tonumber(a[10])
+  S.bytes, S.grants, S.leases, S.out = 0, 0, 0, {}
   local short, asks
   short, refused = T.repeated(S, a[6], a[7], a[8])
   if not refused then asks, refused = parse(a, 12) end
