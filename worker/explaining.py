@@ -8,7 +8,7 @@ from treadle.shared.model import ItemState
 from treadle.shared.reasons import Question, Reason
 from treadle.shared.store import Store, Wake, questions
 
-from .core.explaining import Here, behind, explain
+from .core.explaining import Here, behind, explain, quotas
 from .tenure import Tenure
 
 ROUND_MAX = 64
@@ -45,11 +45,14 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
     group = question.group
     held = tenure.queues.get(group, question.item)
     standing = tenure.taking.ready.standings().get(group)
+    used_up, resumes_in_ms = quotas(tenure.taking.ready, group, question.width, now_ms)
     here = Here(
         slots=tenure.slots,
         free_slots=max(0, tenure.free_slots),
         resources=tenure.resources,
         spare=tenure.spare,
+        quotas=used_up,
+        resumes_in_ms=resumes_in_ms,
         is_known=standing is not None,
         behind=behind(tenure.taking.ready, group, now_ms),
         typical_ms=standing.usage.typical_ms if standing is not None else 0,

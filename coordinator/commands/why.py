@@ -30,7 +30,7 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
     Every gate that holds it is named, the one to act upon first; nothing is said about other Missions. The Workers that
     could run it are asked for theirs: who has not answered within half a second is not waited for.
 
-    Codes: APPROVAL DEPENDENCY NOT_BEFORE BACKOFF HELD OFFER_OVER OFFERED_TO QUARANTINE PAUSED BUDGET NO_WORKER
+    Codes: APPROVAL DEPENDENCY NOT_BEFORE BACKOFF HELD OFFER_OVER OFFERED_TO QUARANTINE PAUSED BUDGET QUOTA NO_WORKER
     UNSCHEDULABLE CAPACITY RESOURCES QUEUED KEPT_OUT STOPPING NOT_SERVED FAIR_SHARE UNHEARD NO_ANSWER NEXT; of one that does
     not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from treadle.shared.facts import ItemFacts
 from treadle.shared.model import ItemState
-from treadle.shared.reasons import Answers, Because, Level, Reason
+from treadle.shared.reasons import Answer, Answers, Because, Level, Reason
 from treadle.shared.resources import packed
 
 from .gates import Code, Gate, explain
@@ -23,6 +23,8 @@ _CODES = {
     Because.KEPT_OUT: Code.KEPT_OUT,
     Because.SET_ASIDE: Code.HALTED,
     Because.TOO_WIDE: Code.UNSCHEDULABLE,
+    Because.QUOTA: Code.QUOTA,
+    Because.RATE: Code.QUOTA,
     Because.CAPACITY: Code.CAPACITY,
     Because.RESOURCES: Code.RESOURCES,
     Because.FAIR_SHARE: Code.FAIR_SHARE,
@@ -30,6 +32,7 @@ _CODES = {
     Because.UNHEARD: Code.UNHEARD,
     Because.NEXT: Code.NEXT,
 }
+_UNABLE = frozenset({Because.STOPPING, Because.NOT_SERVED, Because.KEPT_OUT, Because.SET_ASIDE, Because.TOO_WIDE})
 
 
 def explained(facts: ItemFacts, answers: Answers) -> tuple[Gate, ...]:
@@ -59,11 +62,18 @@ def _told(facts: ItemFacts, answers: Answers, known: set[Code]) -> list[Gate]:
     if free and facts.state is ItemState.OFFERED:
         return []
     gates: list[Gate] = []
+    # Of what one Worker is too small for, but another is not, the small one is no gate.
+    unsaid = {Because.NEXT, Because.TOO_WIDE} if any(map(_is_able, answers.said)) else {Because.NEXT}
     for because in Because:
         levels = [reason.level for said in answers.said for reason in said.reasons if reason.because is because]
-        if levels and because is not Because.NEXT and _CODES[because] not in known:
+        if levels and because not in unsaid and _CODES[because] not in known:
             gates.append(_gate(because, max(levels, key=list(Level).index), len(levels), facts, answers))
     return gates
+
+
+def _is_able(said: Answer) -> bool:
+    """Whether it would run the item, some time."""
+    return not any(reason.because in _UNABLE for reason in said.reasons)
 
 
 def _window(reasons: Iterable[Reason]) -> tuple[int | None, int | None]:
@@ -103,6 +113,12 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
         case Because.RESOURCES:
             text = f"{who} without {packed(facts.resources)} free now"
             return Gate(Code.RESOURCES, text, "runs that end, or another Worker")
+        case Because.QUOTA:
+            text = f"{_OF[level]} has as much running as the policy grants it slots"
+            return Gate(Code.QUOTA, text, f"runs of {_OF[level]} that end, or more `slots` in the policy")
+        case Because.RATE:
+            text = f"{_OF[level]} has had as many starts in this window as the policy grants it"
+            return Gate(Code.QUOTA, text, "the next window, or a higher `rate` in the policy")
         case Because.CAPACITY:
             text = f"{who} without {'a slot' if facts.width == 1 else f'{facts.width} slots at once'} free now"
             return Gate(Code.CAPACITY, text, "runs that end, or another Worker")
@@ -116,6 +132,10 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
             return Gate(Code.UNHEARD, text, "time: each Worker looks again within five seconds")
 
 
+_OF = {
+    **{Level.NONE: "its Mission or account", Level.MISSION: "its Mission"},
+    **{Level.ACCOUNT: "its account", Level.CLASS: "its priority class"},
+}
 _SHARE = {
     Level.NONE: "that has the better claim by weight and service",
     Level.MISSION: "its Mission has had its share for now",

@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared.errors import Corrupt
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemId, Usage
+from treadle.shared.model import (
+    STARTS_EPOCH_MS,
+    AgentId,
+    Capability,
+    DirectoryEntry,
+    GroupId,
+    ItemId,
+    NodeUsage,
+    Usage,
+)
+from treadle.shared.policy_file import parse
 from treadle.shared.reasons import Answer, Because, Level, Question, Reason, packed, parse_answer
-from treadle.worker.core.explaining import Here, behind, coarse, explain, window
+from treadle.worker.core.explaining import Here, behind, coarse, explain, quotas, window
 from treadle.worker.core.tree import Ready
 
 NOW = 1_800_000_000_000
@@ -20,6 +30,7 @@ FREE = Here(slots=4, free_slots=4, is_known=True)
 
 
 GPU = (("gpu", 1),)
+SLOTS = ((Because.QUOTA, Level.MISSION),)
 
 
 def entry(group: str, usage: Usage, *, weight: float = 1.0, takeable: int = 5, account: str = "x") -> DirectoryEntry:
@@ -50,6 +61,8 @@ def a_usage(*, used_ms: int = 0, entry_number: int = 1) -> Usage:
             [Because.CAPACITY, Because.FAIR_SHARE, Because.QUEUED],
         ),
         (ASKED, replace(FREE, is_mine=True, is_known=False, behind=Level.CLASS), [Because.CAPACITY]),
+        (ASKED, replace(FREE, quotas=SLOTS, behind=Level.CLASS), [Because.QUOTA]),
+        (ASKED, replace(FREE, quotas=SLOTS, free_slots=0), [Because.QUOTA, Because.CAPACITY]),
         (ASKED, replace(FREE, is_stopping=True, serves=False), [Because.STOPPING]),
         (ASKED, replace(FREE, serves=False, free_slots=0), [Because.NOT_SERVED]),
         (ASKED, replace(FREE, is_kept_out=True), [Because.KEPT_OUT]),
@@ -75,8 +88,33 @@ def test_a_window_is_made_of_the_missions_own_runs_and_has_no_end_while_others_c
         replace(known, free_slots=0),
         replace(known, is_known=False),
         replace(known, is_mine=True),
+        replace(known, quotas=SLOTS),
     ):
         assert window(twelve, held) == (5, None)
+
+
+def test_a_rate_that_is_used_up_says_when_its_window_ends_and_no_more() -> None:
+    used_up = replace(FREE, quotas=((Because.RATE, Level.ACCOUNT),), resumes_in_ms=61_000)
+    assert window(ASKED, used_up) == (50, None)
+    assert window(ASKED, replace(used_up, typical_ms=3_000)) == (50, None)
+    assert window(replace(ASKED, ahead=400), replace(used_up, typical_ms=3_000)) == (200, None)
+
+
+def test_the_quotas_that_keep_an_item_back_are_its_own_missions_and_its_accounts() -> None:
+    ready = Ready(AgentId("w"), [INDEX])
+    text = "[[accounts]]\nmatch = 'x'\nslots = 3\n[[missions]]\nmatch = 'x/mine'\nslots = 2\nrate = '1/min'\n"
+    ready.govern(parse(text, name="p"), NOW)
+    running = replace(a_usage(), running=1, starts_ms=NOW - STARTS_EPOCH_MS)
+    ready.service([NodeUsage(0, "a:standard:x", running)], NOW)
+    ready.update([entry("mine", running)], NOW)
+    assert quotas(ready, MINE, 1, NOW) == ((), 0)
+    assert quotas(ready, MINE, 2, NOW) == (((Because.QUOTA, Level.MISSION),), 0)
+    both = ((Because.QUOTA, Level.ACCOUNT), (Because.QUOTA, Level.MISSION))
+    assert quotas(ready, MINE, 3, NOW) == (both, 0)
+    ready.hold(MINE, NOW + 5_000)
+    assert quotas(ready, MINE, 1, NOW + 1_000) == (((Because.RATE, Level.MISSION),), 4_000)
+    assert quotas(ready, MINE, 1, NOW + 5_000) == ((), 0)
+    assert quotas(ready, GroupId("unknown"), 9, NOW) == ((), 0)
 
 
 @given(span_ms=st.integers(0, 10**12))

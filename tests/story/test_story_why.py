@@ -11,6 +11,7 @@ from fleet import until
 from inside import Start
 from treadle.coordinator import Client, MissionSpec, Refused, WorkSpec
 from treadle.shared.model import AgentId
+from treadle.shared.store import Store, policies
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, Worker, handler
 from treadle.worker.handlers import collect
@@ -94,4 +95,69 @@ async def test_where_nobody_is_there_or_nobody_answers_that_is_said(store: FakeE
             await ours.why("b")
         with pytest.raises(Refused, match='mission "absent" is not in this store'):
             await client.mission("absent").why("a")
+        await ours.cancel()
+
+
+async def apply(endpoint: FakeEndpoint, text: str) -> None:
+    other = await Store.connect(endpoint)
+    try:
+        await policies.apply(other, text, actor="ana")
+    finally:
+        await other.aclose()
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (
+            "[[missions]]\nmatch = 'acme/ours'\nslots = 1\n",
+            "its Mission has as much running as the policy grants it slots",
+        ),
+        (
+            "[[accounts]]\nmatch = 'acme'\nslots = 1\n",
+            "its account has as much running as the policy grants it slots",
+        ),
+        (
+            "[[missions]]\nmatch = 'acme/ours'\nrate = '1/h'\n",
+            "its Mission has had as many starts in this window as the policy grants it",
+        ),
+        (
+            "[[accounts]]\nmatch = 'acme'\nrate = '1/h'\n",
+            "its account has had as many starts in this window as the policy grants it",
+        ),
+    ],
+)
+async def test_a_quota_that_is_used_up_is_said_to_be_the_missions_or_the_accounts(
+    policy: str, text: str, store: FakeEndpoint, start: Start
+) -> None:
+    await apply(store, policy)
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=4):
+        ours = await client.submit(mission("ours", "a", "b"))
+        await until(lambda: began == ["a"], description="the first has all that is granted")
+        with anyio.fail_after(5):
+            while [gate.text for gate in (await ours.why("b")).gates] != [text]:  # noqa: ASYNC110 - once it has heard of that
+                await anyio.sleep(0.01)
+        (gate,) = (await ours.why("b")).gates
+        assert gate.code == "QUOTA"
+        assert gate.to_s is None
+        gone_on.add("all")
+        await ours.cancel()
+
+
+async def test_what_only_the_wide_worker_could_run_is_unschedulable_once_that_has_left(
+    store: FakeEndpoint, start: Start
+) -> None:
+    wide = WorkSpec(id="wide", capability="long", slots=3)
+    async with Client.connect(store, actor="ann") as client, start("narrow", slots=2):
+        await client.pause("mission:ours")
+        async with start("large", slots=4):
+            ours = await client.submit(MissionSpec(id="ours", objective="wide", account="acme", work=[wide]))
+            assert ours.receipt is not None
+            assert ours.receipt.unschedulable == {}
+            assert "UNSCHEDULABLE" not in await codes(client, "ours", "wide"), "one Worker is too small, another is not"
+        await client.resume("mission:ours")
+        (gate,) = (await ours.why("wide")).gates
+        assert gate.code == "UNSCHEDULABLE"
+        assert gate.text == "it needs 3 slots at once, the largest live Worker that offers long has 2"
+        assert gate.change == "start a Worker with --slots 3 or more"
         await ours.cancel()

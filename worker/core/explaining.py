@@ -4,6 +4,7 @@
 
 Two worlds that differ only in names, number, contents or service of other Groups give the same reasons as long as the item's
 own standing is the same: that others come first is said, and at which level; not who, how many, or for how long (design.md 4).
+A quota of its own account is that account's to know, whichever of its Missions use it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Here:
     resources: Resources = ()
     spare: Resources = ()
     """What it has besides slots, and what of that is free."""
+    quotas: tuple[tuple[Because, Level], ...] = ()
+    """Which quotas of its Mission and its account are used up."""
+    resumes_in_ms: int = 0
+    """When the window of a rate ends that is."""
     is_set_aside: bool = False
     """Whether what was read of the Group's log could not be trusted here."""
 
@@ -56,12 +61,12 @@ def explain(question: Question, here: Here) -> tuple[Reason, ...]:
     ):
         if holds:
             return (Reason(because),)
-    found: list[tuple[Because, Level]] = []
+    found = list(here.quotas)
     if here.is_mine or question.width > here.free_slots:
         found.append((Because.CAPACITY, Level.NONE))
     if not covers(here.spare, question.resources):
         found.append((Because.RESOURCES, Level.NONE))
-    if not here.is_mine and here.behind is not Level.NONE:
+    if not here.is_mine and not here.quotas and here.behind is not Level.NONE:
         found.append((Because.FAIR_SHARE, here.behind))
     if question.ahead:
         found.append((Because.QUEUED, Level.MISSION))
@@ -78,14 +83,27 @@ def window(question: Question, here: Here) -> tuple[int | None, int | None]:
     that were asked, taken to be as large as this one. What it cannot know - how long others keep the slots - has no end.
     """
     if here.typical_ms <= 0:
-        return None, None
+        return (coarse(here.resumes_in_ms, up=False) if here.resumes_in_ms else None), None
     at_once = max(1, here.slots // question.width)
     soonest_ms = question.ahead // (at_once * max(1, question.asked)) * here.typical_ms
-    is_full = question.width > here.free_slots or not covers(here.spare, question.resources)
+    soonest_ms = max(soonest_ms, here.resumes_in_ms)
+    is_full = bool(here.quotas) or question.width > here.free_slots or not covers(here.spare, question.resources)
     if here.is_mine or here.behind is not Level.NONE or is_full or not here.is_known:
         return coarse(soonest_ms, up=False), None
     latest_ms = (question.ahead // at_once + 1) * here.typical_ms
     return coarse(soonest_ms, up=False), coarse(latest_ms, up=True)
+
+
+def quotas(ready: Ready, group: GroupId, width: int, now_ms: int) -> tuple[tuple[tuple[Because, Level], ...], int]:
+    """Which quotas of a Group and of its account keep an item of this width back, and in how many ms a rate's window ends."""
+    now_ms, found, resumes_in_ms = ready.tick(now_ms), list[tuple[Because, Level]](), 0
+    for level, node in zip((Level.ACCOUNT, Level.MISSION), ready.path_of(group)[1:], strict=False):
+        if node.slots_left < width:
+            found.append((Because.QUOTA, level))
+        if node.until_ms > now_ms:
+            found.append((Because.RATE, level))
+            resumes_in_ms = max(resumes_in_ms, node.until_ms - now_ms)
+    return tuple(found), resumes_in_ms
 
 
 def coarse(span_ms: int, *, up: bool) -> int:
