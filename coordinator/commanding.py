@@ -14,7 +14,7 @@ from treadle.shared.answers import Added, Ended
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
 from treadle.shared.model import UNBOUNDED, AgentId, GroupId, ItemId, NewItem, Priority
-from treadle.shared.names import name_of, token
+from treadle.shared.names import name_of, token, unknown_mission
 from treadle.shared.store import Store, commands
 
 from .asking import Asking, new_id
@@ -213,7 +213,7 @@ def _said(refused: Refused, target: Target, wish: str) -> Exception:
     ended = refused.details.get("mission", "active") not in ("active", state)
     match refused.code:
         case "GROUP_NOT_FOUND":
-            text = f"{target.mission} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX"
+            return unknown_mission(target.group)
         case "INVALID_COMMAND" if target.item is not None:
             text = f"{target} is not there; check its id"
         case "INVALID_STATE_TRANSITION" if state == "expelling":

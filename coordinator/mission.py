@@ -11,7 +11,7 @@ from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
 from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState, Urgency
-from treadle.shared.names import name_of, token
+from treadle.shared.names import name_of, token, unknown_mission
 from treadle.shared.store import pictures
 
 from . import commanding
@@ -45,10 +45,7 @@ class Mission:
         """The Mission as the store has it now; Refused (GROUP_NOT_FOUND) where there is none of this id."""
         view = await self._asking.ask(lambda store: store.mission(self.group))
         if view is None:
-            raise Refused(
-                f"mission {quoted(self.id)} is not in this store; check the id, and TREADLE_URL and TREADLE_PREFIX",
-                code="GROUP_NOT_FOUND",
-            )
+            raise unknown_mission(self.group)
         return view
 
     async def items(self) -> dict[str, ItemView]:

@@ -24,7 +24,7 @@ class WorkerFacts:
     epoch: int
     capabilities: tuple[Capability, ...]
     slots: int
-    """0: the store does not know."""
+    """0: by the policy it takes nothing."""
     ttl_ms: int
     renewed_ms: int
     """When it last told the store that it is there, in the store's time."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
-from .errors import Misuse
+from .errors import Misuse, Refused
 
 NAME_BYTES_MAX = 256
 TOKEN_CHARS_MAX = 3 * NAME_BYTES_MAX
+SHOWN_CHARS_MAX = 80
 CAPABILITY = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 
 
@@ -43,6 +44,20 @@ def shown(token_: str) -> str:
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+
+
+def not_here(what: str) -> str:
+    """What is said of something that the store does not have: the same, whoever asks."""
+    return f"{what} is not in this store; check its id (`treadle missions`), TREADLE_URL and TREADLE_PREFIX"
+
+
+def unknown_mission(group: str) -> Refused:
+    """The refusal of a Mission that the store does not have, by its token."""
+    name = shown(group)
+    return Refused(
+        not_here(f'mission "{name[:SHOWN_CHARS_MAX]}{"..." if len(name) > SHOWN_CHARS_MAX else ""}"'),
+        code="GROUP_NOT_FOUND",
+    )
 
 
 def check_capability(value: str, *, field: str) -> str:

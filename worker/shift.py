@@ -89,7 +89,7 @@ class Shift:
             begin=self._begin,
         )
         self._versions = dict.fromkeys(range(store.partitions), 0)
-        self._policing = Policing(store, terms.slots)
+        self._policing = Policing(self._authority, terms.slots)
         over: TreadleError | None = None
         try:
             async with anyio.create_task_group() as self._tasks:

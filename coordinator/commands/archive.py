@@ -14,7 +14,7 @@ from treadle.shared.answers import MissionView
 from treadle.shared.archive import ArchivedItem, End, Header, Part, Record, Snapshot
 from treadle.shared.errors import Corrupt, Misuse, Refused, TreadleError
 from treadle.shared.model import Event, GroupId, ItemState
-from treadle.shared.names import name_of, token
+from treadle.shared.names import name_of, token, unknown_mission
 from treadle.shared.store import Store, archiving
 
 from .. import archiving as files
@@ -118,9 +118,10 @@ async def write(
 
 async def _named(store: Store, name: str, group: GroupId) -> MissionView:
     view = await store.mission(group)
-    if view is None or view.is_expired:
-        gone = "its time was over, it is gone" if view else "it is not in this store; check its id"
-        raise Refused(f"mission {quoted(name)}: {gone}", code="GROUP_NOT_FOUND")
+    if view is None:
+        raise unknown_mission(group)
+    if view.is_expired:
+        raise Refused(f"mission {quoted(name)}: its time was over, it is gone", code="GROUP_NOT_FOUND")
     return view
 
 

@@ -11,7 +11,7 @@ import typer
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.facts import StuckFacts
 from treadle.shared.model import GroupId, ItemId
-from treadle.shared.names import name_of, token
+from treadle.shared.names import name_of, not_here, token
 from treadle.shared.store import Store, commands, stuck
 
 from ..core.addresses import readings
@@ -164,7 +164,7 @@ async def _target(store: Store, address: str, *, missions_too: bool) -> Target:
     if len(found) > 1:
         raise Misuse(f"{quoted(address)} may be a Mission or an item of another one: rename one of them")
     if not found:
-        raise Refused(f"{quoted(address)} is not in this store; check its id (`treadle missions`), --url and --prefix")
+        raise Refused(not_here(quoted(address)))
     return found[0]
 
 

@@ -108,7 +108,7 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
     `unknown`. A `silent` one has told nothing for four lease TTLs; after ten the store ends its session.
 
     --json: {"now_ms", "workers": [{"worker", "epoch", "state", "load", "capabilities", "versions", "slots",
-    "resources", "ttl_ms", "renewed_ms"}]}; slots is null where the store does not know it
+    "resources", "ttl_ms", "renewed_ms"}]}
     """
 
     async def read(store: Store) -> tuple[int, list[WorkerFacts], dict[AgentId, int]]:
@@ -133,7 +133,7 @@ def workers(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> 
         columns,
         (
             (
-                *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots or "?", load),
+                *(name_of(one.agent), one.epoch, _liveness(one, now_ms), one.slots, load),
                 f"{span(now_ms - one.renewed_ms)} ago" if one.renewed_ms else "?",
                 *(" ".join(one.capabilities), packed(one.resources)),
             )
@@ -150,11 +150,8 @@ def _worker(one: WorkerFacts, load: str, now_ms: int) -> dict[str, Any]:
     fields = asdict(one)
     name = name_of(fields.pop("agent"))
     del fields["held"]  # how much it is of whom is nobody's but theirs (R39)
-    return {"worker": name, "state": _liveness(one, now_ms), "load": load} | fields | _has(one)
-
-
-def _has(one: WorkerFacts) -> dict[str, Any]:
-    return {"slots": one.slots or None, "resources": dict(one.resources)}
+    fields["resources"] = dict(one.resources)
+    return {"worker": name, "state": _liveness(one, now_ms), "load": load} | fields
 
 
 def groups(

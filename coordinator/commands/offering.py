@@ -46,7 +46,10 @@ def offer(
     if (named or preferred) and not to:
         raise Misuse("--to: name the Workers to ask, or leave --named and --preferred out to ask all")
     mode: OfferMode = "named" if named else "preferred"
-    said = offer_of(OfferSpec(offer_to=to or None, offer=mode, offer_s=_seconds(span)))
+    try:
+        said = offer_of(OfferSpec(offer_to=to or None, offer=mode, offer_s=_seconds(span)))
+    except Misuse as misuse:
+        raise Misuse(_in_flags(str(misuse))) from None
 
     async def one(store: Store, found: Target) -> str:
         assert found.item is not None
@@ -57,6 +60,13 @@ def offer(
         return "offered"
 
     each(target, one, missions_too=False, url=url, prefix=prefix, as_json=as_json)
+
+
+def _in_flags(said: str) -> str:
+    """What is wrong with an offer, by the names of the options."""
+    for field, flag in (("offer_to", "--to"), ("offer_s", "--for")):
+        said = said.replace(field, flag)
+    return said
 
 
 def _seconds(span: str | None) -> float | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from treadle.shared.errors import Refused
 from treadle.shared.model import GroupId
-from treadle.shared.names import token
+from treadle.shared.names import token, unknown_mission
 from treadle.shared.store import Store
 
 from ..core.figures import is_well
-from ..core.wording import quoted
 from .displays import display
 from .following import End, follow
 from .opening import with_store
@@ -43,12 +41,9 @@ def watch(
 
     async def work(store: Store) -> End:
         if named is not None:
-            for name, group in zip(dict.fromkeys(mission or ()), named, strict=True):
+            for group in named:
                 if await store.mission(group) is None:
-                    raise Refused(
-                        f"mission {quoted(name)} is not in this store; check its id (`treadle missions`), --url and --prefix",
-                        code="GROUP_NOT_FOUND",
-                    )
+                    raise unknown_mission(group)
         with display(as_json=as_json) as shown:
             return await follow(store, named, shown, timeout_s=timeout, stay=stay)
 

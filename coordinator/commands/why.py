@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.facts import ItemFacts
-from treadle.shared.names import name_of
+from treadle.shared.names import name_of, not_here
 from treadle.shared.store import Store, pictures
 from treadle.shared.versions import parted, spoken
 
@@ -79,7 +79,4 @@ async def find(store: Store, address: str) -> ItemFacts:
             raise Refused(
                 f"mission {quoted(name_of(group))} has no item of that name: {safe(address)}", code="ITEM_NOT_FOUND"
             )
-    raise Refused(
-        f"no mission of {quoted(address)} is in this store; check its id (`treadle missions`), --url and --prefix",
-        code="GROUP_NOT_FOUND",
-    )
+    raise Refused(not_here(f"mission of {quoted(address)}"), code="GROUP_NOT_FOUND")

@@ -87,6 +87,6 @@ def presence(one: WorkerFacts, running: int | None, now_ms: int) -> str:
 
     `running`: the slots that it runs something in; None where nobody looked.
     """
-    if running is None or not one.slots or one.is_silent(now_ms):
+    if running is None or one.is_silent(now_ms):
         return "unknown"
     return "idle" if running == 0 else "busy" if running >= one.slots else "partly"

@@ -321,11 +321,11 @@ def _workers(facts: ItemFacts) -> Gate | None:
             f"`treadle admit AGENT --mission {safe(facts.mission)}`, or another Worker",
         )
     widest = max(one.slots for one in facts.workers)
-    if widest and facts.width > widest:
+    if facts.width > widest:
         return Gate(
             Code.UNSCHEDULABLE,
-            f"it needs {facts.width} slots at once, the largest live Worker that offers {spoken(facts.capability)} has "
-            f"{widest}",
+            f"it needs {times(facts.width, 'slot')} at once, the largest live Worker that offers "
+            f"{spoken(facts.capability)} has {widest}",
             f"start a Worker with --slots {facts.width} or more",
         )
     if facts.resources and not any(

@@ -101,9 +101,9 @@ class Authority:
     ) -> tuple[Session, list[Grant]]:
         """Mints the Agent's next Session Epoch and installs it in every partition; only then may anything start.
 
-        `slots`, `resources`: what it has, for receipts and pictures; it gets no item that needs more. `lives`: whether the
-        process that had the older session is this one, so that what it ran does not count as lost with its Worker. Gives the
-        session and what the older one held, requeued under it. Stale where a newer one was opened meanwhile.
+        `slots`, `resources`: what it has; it gets no item that needs more. `lives`: whether the process that had the older
+        session is this one, so that what it ran does not count as lost with its Worker. Gives the session and what the
+        older one held, requeued under it. Stale where a newer one was opened meanwhile.
         """
         home = self.store.partition_of(agent)
         replid = self.store.replid
@@ -139,6 +139,14 @@ class Authority:
         base = self.store.base(self.store.partition_of(agent))
         record = await self.store.run(lambda client: client.hget(keys.epochs(base), agent))
         return 0 if record is None else int(record.split()[0])
+
+    async def resize(self, session: Session, slots: int) -> None:
+        """Gives the session another number of Capacity Slots in every partition; what it owns stays its own."""
+        arguments = (session.replid, session.agent, session.epoch, slots)
+        calls = [("resize", partition, arguments) for partition in range(self.store.partitions)]
+        for reply in await self.store.call_each(calls):
+            if isinstance(reply, TreadleError):
+                raise reply
 
     async def close_session(self, session: Session) -> None:
         """Ends the session in every partition; what it still holds is offered to others."""

@@ -39,6 +39,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "admit": ("replid", "group", "agent", "actor"),
     "open_session": ("replid", "agent", "nonce"),
     "install_session": ("replid", "agent", "session", "ttl_ms", "slots", "lives", "set", "capabilities", "after"),
+    "resize": ("replid", "agent", "session", "slots"),
     "close_session": ("replid", "agent", "session"),
     "turn": (
         *("replid", "agent", "session", "ttl_ms", "tag", "lane", "n", "digest", "slots", "ahead", "token"),
@@ -70,6 +71,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         *("size", "chunks"),
     ),
     "recall": ("replid", "group", "entry", "..."),
+    "recount": ("replid", "account", "found", "counted"),
     "pause": ("replid", "verb", "what", "actor", "after"),
     "take": ("group", "capability", "most", "offset", "limits"),
     "accept": ("group", "item"),

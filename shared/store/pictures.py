@@ -64,13 +64,13 @@ async def _sessions(client: Any, base: str) -> list[WorkerFacts]:
 
 
 def _session(agent: str, record: str) -> WorkerFacts:
-    """A record: "epoch set ttl slots capability,capability"; `slots` is not told by every version."""
+    """A record: "epoch set ttl slots capability,capability"."""
     try:
-        epoch, _set, ttl, *slots, capabilities = record.split(" ")
+        epoch, _set, ttl, capacity, capabilities = record.split(" ")
         listed = [Capability(name) for name in capabilities.split(",") if name]
         names = tuple(name for name in listed if not parted(name)[1])
         versions = tuple(name for name in listed if parted(name)[1])
-        has, resources = parse_capacity(slots[0] if slots else "0")
+        has, resources = parse_capacity(capacity)
         return WorkerFacts(AgentId(agent), int(epoch), names, has, int(ttl), 0, 0, versions, resources)
     except ValueError:
         raise Corrupt(f"sessions: {record[:200]!r} of {agent} is no session") from None

@@ -18,8 +18,9 @@ from redis.exceptions import ResponseError
 from .. import codec
 from ..errors import Refused
 from ..model import GroupId, ItemId, ItemState
-from ..names import name_of
+from ..names import name_of, unknown_mission
 from . import keys, log, standing, views
+from .counting import recount
 from .snapshots import CHUNK_BYTES, digest_of
 from .store import Store
 from .verifying import Counts, counts_of, inspect, running_of, states_of
@@ -57,7 +58,7 @@ async def examine(store: Store, group: GroupId) -> Plan:
     base = store.base(partition)
     record, recorded, mission = await store.run(_read, base, group)
     if record is None:
-        raise Refused(f"mission {name_of(group)} is not in this store", code="GROUP_NOT_FOUND")
+        raise unknown_mission(group)
     inspected = await inspect(store, group)
     if inspected is None or None in mission:
         raise Refused(
@@ -114,6 +115,7 @@ async def repair(store: Store, group: GroupId, *, actor: str, reason: str, drop_
     async for page in _aside(store, base, group):
         for start in range(0, len(page), RECALLED):
             await store.call("recall", plan.partition, (group, *page[start : start + RECALLED]))
+    await recount(store, group)
     return await examine(store, group)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import Refused, Unavailable
+from ..errors import Unavailable
 from ..model import GroupId, ItemState
+from ..names import unknown_mission
 from ..projection import Finished, Item, Projection
 from . import keys, views
 from .log import incarnation_of
@@ -37,7 +38,7 @@ async def _read(client: Any, base: str, group: GroupId, through: int) -> Project
     names = ("state", "digest", "account", "weight", "class", "total", "verified", "failed", "cancelled")
     values = await client.hmget(keys.mission(base, group), *names)
     if record is None or None in values:
-        raise Refused(f"group {group} is not in the store", code="GROUP_NOT_FOUND")
+        raise unknown_mission(group)
     state, *terms = (value.decode() for value in values[:5])
     found = Projection(group, incarnation_of(record))
     found.through = through

@@ -11,6 +11,7 @@ import anyio
 from ..answers import ItemView, MissionView, Receipt
 from ..errors import Misuse, Refused, StoreLost, TreadleError, Unavailable
 from ..model import UNBOUNDED, AgentId, Event, GroupId, ItemId, NewMission, Queued
+from ..names import unknown_mission
 from . import keys, log, views
 from .connection import BLOCK_MARGIN_S, Call, Endpoint, Lineage, Link, RedisEndpoint
 from .loading import bounds_argument, chunks_of, item_arguments, mission_arguments, who_could
@@ -342,7 +343,7 @@ class Store:
         await self._wait(group, None, timeout_s)
         view = await self.mission(group)
         if view is None:
-            raise Refused(f"mission {group} is not in the store", code="GROUP_NOT_FOUND")
+            raise unknown_mission(group)
         return view
 
     async def wait_item(self, group: GroupId, item: ItemId, *, timeout_s: float) -> ItemView | None:

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Refused, TreadleError, Unavailable
+from ..errors import TreadleError, Unavailable
 from ..model import STARTS_EPOCH_MS, GroupId, ItemId, ItemState, MissionState, Usage
-from ..names import name_of
+from ..names import name_of, unknown_mission
 from ..projection import Projection
 from . import keys, listed, log, views
+from .counting import unfinished_of
 from .differences import Difference, differences
 from .replies import parse_usage
 from .snapshots import newest
@@ -74,7 +75,7 @@ async def verify(store: Store, group: GroupId, *, progress: Progress | None = No
     for _ in range(ATTEMPTS):
         before = await store.run(_mark, base, group)
         if before[0] is None:
-            raise Refused(f"mission {name_of(group)} is not in this store", code="GROUP_NOT_FOUND")
+            raise unknown_mission(group)
         found = await _compare(store, base, group, progress)
         if before == await store.run(_mark, base, group):
             return found
@@ -106,6 +107,7 @@ async def _compare(store: Store, base: str, group: GroupId, progress: Progress |
         if not inspected.damaged:
             found += await _compare_state(store, base, group, told)
         if all(one.what != _RECORD for one in found):
+            found += await _compare_account(store, group)
             found += await store.run(listed.listed, base, group, inspected.ids, views.halted(record))
     events, items = through, len(inspected.ids) if inspected else 0
     return Verified(group, events, items, views.halted(record), tuple(found[:SHOWN_MAX]), len(found) > SHOWN_MAX)
@@ -132,6 +134,14 @@ async def _compare_state(store: Store, base: str, group: GroupId, told: Projecti
     if told is not None:
         found += [one for one in differences(told, whole) if one not in found]
     return found
+
+
+async def _compare_account(store: Store, group: GroupId) -> list[Difference]:
+    """How many items of its account have not ended in the partition, which is what `queued` is held against."""
+    unfinished = await unfinished_of(store, group)
+    if unfinished is None or unfinished.kept == str(unfinished.counted):
+        return []
+    return [Difference("@tally", f"q:{unfinished.account}", str(unfinished.counted), unfinished.kept)]
 
 
 async def _mission(client: Any, base: str, group: GroupId) -> tuple[str, Counts]:

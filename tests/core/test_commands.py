@@ -12,6 +12,7 @@ from treadle.coordinator.cli import app
 from treadle.coordinator.commands.output import Column, fitted, typed
 from treadle.coordinator.core.gates import Code
 from treadle.coordinator.core.mission_files import mission_spec
+from treadle.shared.errors import Misuse
 from typer.core import TyperGroup
 from typer.main import get_group
 from typer.testing import CliRunner
@@ -74,3 +75,18 @@ def test_a_name_that_cannot_be_typed_is_not_offered_for_typing() -> None:
     assert typed("m-1") == "m-1"
     assert typed("a b") == "'a b'"
     assert typed("a\x1b") == "MISSION"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--for", "0s"], "--for: 0.0 must be 0.1 to "),
+        (["--for", "90d", "--to", "w"], "--for: 7776000.0 must be 0.1 to "),
+        (["--to", "a", "--to", "a"], "--to: ['a', 'a'] names a Worker twice"),
+        ([word for number in range(17) for word in ("--to", f"w{number}")], "--to: 17 Workers, must be 1 to 16"),
+    ],
+)
+def test_what_is_wrong_with_an_offer_is_said_by_the_names_of_its_options(given: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, ["offer", "m/a", *given])
+    assert isinstance(ran.exception, Misuse)
+    assert str(ran.exception).startswith(said)

@@ -107,7 +107,7 @@ def test_a_standing_mission_with_nothing_to_do_is_no_reason_to_stay_where_nobody
     ("slots", "running", "silent_ms", "expected"),
     [
         *((4, 0, 0, "idle"), (4, 1, 0, "partly"), (4, 4, 0, "busy"), (2, 3, 0, "busy")),
-        *((4, None, 0, "unknown"), (0, 1, 0, "unknown"), (4, 1, 40_001, "unknown")),
+        *((4, None, 0, "unknown"), (0, 1, 0, "busy"), (4, 1, 40_001, "unknown")),
     ],
 )
 def test_r39_presence_has_four_levels_and_no_count(

@@ -31,7 +31,7 @@ OPEN = replace(OFFERED, state=ItemState.OPEN)
         (replace(OFFERED, workers=()), [Code.NO_WORKER]),
         (replace(OFFERED, width=5), [Code.UNSCHEDULABLE]),
         (replace(OFFERED, width=4), [Code.NEXT]),
-        (replace(OFFERED, width=5, workers=(replace(ONE, slots=0),), busy=9), [Code.NEXT]),
+        (replace(OFFERED, workers=(replace(ONE, slots=0),), busy=9), [Code.UNSCHEDULABLE]),
         (replace(OFFERED, paused=("all",)), [Code.PAUSED]),
         (replace(OFFERED, budget_ms=9_000, spent_ms=9_000), [Code.BUDGET]),
         (replace(OFFERED, budget_ms=9_000, spent_ms=8_999), [Code.NEXT]),

@@ -176,10 +176,72 @@ def test_a_fault_is_said_with_its_line_value_and_bound(text: str, line: str) -> 
     assert [one[: len(line)] for one in said(text)] == [line]
 
 
-def test_two_rules_with_one_match_that_differ_contradict_each_other() -> None:
-    text = "[[accounts]]\nmatch = 'a'\nslots = 1\n[[accounts]]\nmatch = 'a'\nslots = 2\n"
+@pytest.mark.parametrize("weight", ["0", "-1", "-0.001", "nan", "-nan", "inf", "-inf", "1e9"])
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [
+        *(("[classes.urgent]", "classes.urgent.weight"), ("[[accounts]]\nmatch = 'a'", "accounts[0].weight")),
+        *(
+            ("[[missions]]\nmatch = 'a/b'", "missions[0].weight"),
+            ("[[missions]]\nmatch = 'a/b'", "missions[0].weight_max"),
+        ),
+    ],
+)
+def test_a_weight_that_is_not_above_zero_or_not_finite_is_refused_wherever_it_stands(
+    table: str, field: str, weight: str
+) -> None:
+    line = table.count("\n") + 2
+    (fault,) = said(f"{table}\n{field.rpartition('.')[2]} = {weight}\n")
+    assert fault.startswith(f"p.toml:{line}: {field}: ")
+    assert fault.endswith(" is not allowed; must be 0.001 to 1,000")
+
+
+@pytest.mark.parametrize("quota", ["-1", "-1_000_000", "nan", "1.0", "1_000_000_001"])
+@pytest.mark.parametrize("name", ["slots", "queued"])
+@pytest.mark.parametrize(("kind", "match"), [("accounts", "a"), ("missions", "a/b")])
+def test_a_quota_below_zero_or_that_is_no_whole_number_is_refused_wherever_it_stands(
+    kind: str, match: str, name: str, quota: str
+) -> None:
+    (fault,) = said(f"[[{kind}]]\nmatch = '{match}'\n{name} = {quota}\n")
+    assert fault.startswith(f"p.toml:3: {kind}[0].{name}: ")
+    assert fault.endswith(" is not allowed; must be a whole number, 0 to 1,000,000,000")
+
+
+@pytest.mark.parametrize("span", ["0", "-1", "nan", "inf", "86_400.1"])
+@pytest.mark.parametrize("field", ["preemption.minimum_run_s", "preemption.overdue_s", "disclosure.interval_s"])
+def test_a_span_that_is_no_time_is_refused(field: str, span: str) -> None:
+    (fault,) = said(f"\n{field} = {span}\n")
+    assert fault.startswith(f"p.toml:2: {field}: ")
+    assert fault.endswith(" is not allowed; must be 0.1 to 86,400 seconds")
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [
+        *(("[classes.a]\nweight = 1", "classes.a"), ("[[accounts]]\nmatch = 'a'", "accounts[0]")),
+        *(("[[missions]]\nmatch = 'a/b'", "missions[0]"), ("[[workers]]\nmatch = 'a'\nslots = 1", "workers[0]")),
+        *(("[preemption]", "preemption"), ("[disclosure]", "disclosure"), ("[approval]", "approval")),
+    ],
+)
+def test_an_unknown_key_is_refused_in_every_table(table: str, where: str) -> None:
+    line = table.count("\n") + 2
+    (fault,) = said(f"{table}\nquotum = 1\n")
+    assert fault.startswith(f'p.toml:{line}: {where}: "quotum" is no field of it; ')
+
+
+@pytest.mark.parametrize(
+    ("kind", "match", "one", "other"),
+    [
+        *(("accounts", "a", "slots = 1", "slots = 2"), ("accounts", "*", "weight = 1", "weight = 2")),
+        *(("missions", "a/b", "queued = 0", "rate = '1/s'"), ("workers", "w-*", "slots = 1", "slots = 2")),
+    ],
+)
+def test_two_rules_with_one_match_that_differ_contradict_each_other(
+    kind: str, match: str, one: str, other: str
+) -> None:
+    text = f"[[{kind}]]\nmatch = '{match}'\n{one}\n[[{kind}]]\nmatch = '{match}'\n{other}\n"
     assert said(text) == [
-        'p.toml:5: accounts[1]: "a" contradicts the rule of line 2, which has the same match; keep one of them'
+        f'p.toml:5: {kind}[1]: "{match}" contradicts the rule of line 2, which has the same match; keep one of them'
     ]
 
 

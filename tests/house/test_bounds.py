@@ -45,6 +45,7 @@ def literal(file: str, pattern: str) -> set[int]:
         ("_item.lua", "T.START_BY_S", {model.NewItem.__dataclass_fields__["start_by_s"].default}),
         ("_session.lua", "T.SESSION_TTLS", {pictures.SESSION_TTLS}),
         ("_timetable.lua", "T.LATE_MS", {schedules.LATE_MS}),
+        ("_timetable.lua", "T.HANDED_MS", {timetable.HANDED_MS}),
         ("_base.lua", "T.EVIDENCE_MAX", {codec.EVIDENCE_MAX}),
         ("_block.lua", "T.SILENT_TTLS", {facts.SILENT_AFTER_TTLS}),
         ("_block.lua", "T.BLOCKED_MS_MAX", {1000 * context.BLOCKED_S_MAX}),
@@ -63,6 +64,7 @@ def test_a_bound_of_the_library_is_that_of_its_callers(file: str, name: str, our
         ("turn.lua", r"#asks\.operations > (\d+)", operations.OPERATIONS_MAX),
         ("tick.lua", r"math\.min\(tonumber\(a\[2\]\), (\d+)\)", authority.TICK_MAX),
         ("renew.lua", r"4 \+ 4 \* (\d+)", authority.RENEW_MAX),
+        ("resize.lua", r"tonumber\(a\[4\]\) > (\d+)", policy_file.WORKER_SLOTS_MAX),
     ],
 )
 def test_a_number_inside_a_script_is_that_of_its_callers(file: str, pattern: str, ours: int) -> None:

@@ -267,6 +267,24 @@ async def an_older_epoch_is_closed(world: World) -> Call:
     return plain(world, "close_session", world.store.replid, "worker-1", 1)
 
 
+@refusal("resize", "AUTH_STALE_SESSION")
+async def an_older_epoch_is_resized(world: World) -> Call:
+    await _replaced(world)
+    return plain(world, "resize", world.store.replid, "worker-1", 1, 4)
+
+
+def _resized(slots: str) -> None:
+    async def to_no_number_of_slots(world: World) -> Call:
+        hand = await world.hand()
+        return plain(world, "resize", world.store.replid, "worker-1", hand.session.epoch, slots)
+
+    refusal("resize", "SCHEMA_VALIDATION_FAILED")(to_no_number_of_slots)
+
+
+for _slots in ("-1", "1025", "many"):
+    _resized(_slots)
+
+
 @refusal("renew", "AUTH_STALE_SESSION")
 async def a_replaced_session_renews(world: World) -> Call:
     door = RenewalDoor(world.store, (await _replaced(world)).session)

@@ -102,3 +102,14 @@ async def a_mission_that_nobody_could_read(world: World) -> Call:
     await repairing(world, "stage")()
     await world.raw.hdel(world.key(f"{GROUP}:mission"), "account")
     return repairing(world, "repair")
+
+
+@refusal("recount", "REVISION_CONFLICT")
+async def what_has_changed_since_it_was_counted(world: World) -> Call:
+    await world.mission()
+    return plain(world, "recount", world.store.replid, "acme", 7, 8)
+
+
+@refusal("recount", "SCHEMA_VALIDATION_FAILED")
+async def a_count_that_is_no_number(world: World) -> Call:
+    return plain(world, "recount", world.store.replid, "acme", 0, "-1")

@@ -157,6 +157,7 @@ class Day:
             await insist(lambda command=command: command(store, "account:acme", actor="ana"))  # type: ignore[misc]
         for text in ("", "[disclosure]"):
             await insist(lambda text=text: policies.apply(store, text, actor="ana"))  # type: ignore[misc]
+        await insist(lambda: authority.resize(hand.session, 8))
         await self._by_name(store, hand, rival)
         await self._on_schedule(store)
         await self._snapshot(store, second.group)

@@ -70,7 +70,7 @@ async def test_a_fault_at_any_call_of_a_day_leaves_the_store_as_a_day_without_fa
         "prioritise",
         *("pause", "schedule", "fire", "archived", "require_archive", "end_membership", "admit", "tail"),
         *("reincarnate", "distrust", "snapshot", "trim", "question", "answer", "approve"),
-        *("set_policy", "note_policy"),
+        *("set_policy", "note_policy", "resize"),
     }, "the day uses every function of the library"
     for number in range(1, len(recorder.trips) + 1)[trips]:
         found = await a_day_on_fakeredis(monkeypatch, Recorder(number, fault))

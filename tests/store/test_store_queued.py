@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import GROUP, a_new_item, a_new_mission, a_raw_item
 from servers import LEGS
 from store.world import World, a_fail, a_submit
 from treadle.shared.errors import Refused
-from treadle.shared.model import NewItem, Queued
+from treadle.shared.model import GroupId, NewItem, Queued
 from treadle.shared.store import commands
+from treadle.shared.store.counting import recount
+from treadle.shared.store.repairing import repair
+from treadle.shared.store.verifying import verify
 
 
 async def unfinished(world: World, account: str = "acme") -> int:
@@ -124,3 +128,39 @@ async def test_items_in_other_partitions_count_too(world: World) -> None:
     group = (await world.store.create(open_one, queued=Queued(account=8))).group
     with pytest.raises(Refused, match="unfinished=8 coming=1 bound=8"):
         await commands.add(world.store, group, [a_new_item()], actor="ana", queued=Queued(account=8))
+
+
+@pytest.mark.parametrize("kept", ["7", "0", "odd"])
+async def test_a_number_that_is_not_what_the_missions_have_is_found_by_verify_and_put_right_by_repair(
+    kept: str, world: World
+) -> None:
+    await submitted(world, "m-1", 3, Queued())
+    await submitted(world, "m-2", 2, Queued())
+    await submitted(world, "m-3", 2, Queued(), account="beta")
+    group = GroupId("m-1")
+    assert (await verify(world.store, group)).differences == ()
+    before = await world.dump()
+    await world.raw.hset(world.key("@tally"), "q:acme", kept)
+    for name in ("m-1", "m-2"):
+        (found,) = (await verify(world.store, GroupId(name))).differences
+        assert (found.where, found.what, found.expected, found.found) == ("@tally", "q:acme", "5", kept)
+    assert (await verify(world.store, GroupId("m-3"))).differences == ()
+    await repair(world.store, group, actor="ana", reason="asked")
+    assert (await verify(world.store, group)).differences == ()
+    assert await world.dump() == before
+
+
+async def test_what_moves_while_it_is_counted_is_counted_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await submitted(world, "m-1", 3, Queued())
+    await world.raw.hset(world.key("@tally"), "q:acme", "9")
+    call, group = world.store.call, GroupId("m-1")
+
+    async def with_another_before(function: str, *of: Any) -> Any:
+        monkeypatch.undo()
+        assert function == "recount"
+        await submitted(world, "m-2", 2, Queued())
+        return await call(function, *of)
+
+    monkeypatch.setattr(world.store, "call", with_another_before)
+    await recount(world.store, group)
+    assert await unfinished(world) == 5

@@ -56,7 +56,7 @@ FEW, MANY = 200, 200_000
 G = GroupId(GROUP)
 NOT_COUNTED = frozenset({"fcall", "info", "config|resetstat", "client|setinfo", "ping", "time"})
 BY_PEOPLE_WHO_REPAIR = {
-    *("inspect", "halt", "drop_item", "stage", "unlist", "repair", "recall", "reincarnate", "distrust"),
+    *("inspect", "halt", "drop_item", "stage", "unlist", "repair", "recall", "recount", "reincarnate", "distrust"),
 }
 """Of these nobody waits: the partition, or the Group, stands still meanwhile."""
 OF_A_POLICY = {"set_policy", "note_policy"}
@@ -124,6 +124,7 @@ async def _work(meter: Meter) -> None:
     await meter.step("fail turn", lambda: hand.do(a_fail(four)))
     await meter.step("fail turn: tried again", lambda: hand.do(replace(a_fail(five), retryable=True)))
     await meter.step("release turn", lambda: hand.do(a_release(last)))
+    await meter.step("resize", lambda: world.authority.resize(hand.session, 8))
     await meter.step("renew", lambda: hand.renew(six))
     await meter.step("read", lambda: world.authority.read(0, [(six.group, six.item, "in")]))
     await meter.step("tail", lambda: world.authority.tail(hand.session, G, after=0, most=9))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import a_new_item
+from builders import CAPABILITY, a_new_item, a_new_mission
 from store.world import SHORT_MS, TTL_MS, Hand, World, a_start, a_submit, differences
 from treadle.shared.errors import Stale, TreadleError
-from treadle.shared.model import AgentId, Capability, GroupId
+from treadle.shared.model import AgentId, Capability, GroupId, ItemId
 from treadle.shared.names import token
-from treadle.shared.store import RenewalDoor, Turn
+from treadle.shared.store import Accept, RenewalDoor, Turn
 from treadle.shared.store.authority import capability_set
 
 MINT_KEPT_MS = 3_600_000
@@ -336,3 +336,42 @@ async def test_a_refused_call_of_one_partition_is_a_value_beside_the_others(worl
     await world.hand(nonce="new")
     answers = await world.authority.turns(hand.session, [Turn(partition, 1, ()) for partition in range(3)])
     assert all(isinstance(answer, TreadleError) and answer.code == "AUTH_STALE_SESSION" for answer in answers)
+
+
+async def test_another_number_of_slots_is_what_a_session_may_accept_and_what_receipts_say(world: World) -> None:
+    one, two, *_ = one_in_each(world)
+
+    async def accepted(name: str) -> str:
+        wide = Accept(GroupId(name), ItemId("a"))
+        return (await hand.do(wide, partition=world.store.partition_of(name))).code
+
+    hand = await world.hand(slots=2)
+    receipt = await world.store.create(a_new_mission(one, a_new_item("a", width=3)))
+    assert receipt.unschedulable == {CAPABILITY: 2}
+    assert await accepted(one) == "AUTH_FORBIDDEN"
+    for _ in range(2):
+        await world.authority.resize(hand.session, 3)
+        for partition in range(world.store.partitions):
+            record = await world.raw.hget(world.key("@sessions", partition), "worker-1")
+            assert record.decode().split()[3:] == ["3", CAPABILITY]
+    assert await accepted(one) == "OK"
+    await world.authority.resize(hand.session, 0)
+    receipt = await world.store.create(a_new_mission(two, a_new_item("a", width=3)))
+    assert receipt.no_worker == (CAPABILITY,)
+    assert await accepted(two) == "AUTH_FORBIDDEN"
+    assert await accepted(one) == "INVALID_STATE_TRANSITION", "what it owns stays its own"
+    assert (await world.item(one, "a"))["own"] == "worker-1"
+
+
+async def test_another_number_of_slots_leaves_a_session_its_resources(world: World) -> None:
+    session, _ = await world.authority.open_session(
+        AgentId("worker-1"),
+        [Capability(CAPABILITY)],
+        lease_ttl_ms=TTL_MS,
+        nonce="nonce",
+        slots=2,
+        resources=(("gpu", 1), ("scratch", 3)),
+    )
+    await world.authority.resize(session, 16)
+    record = await world.raw.hget(world.key("@sessions"), "worker-1")
+    assert record.decode().split()[3:] == ["16,gpu=1,scratch=3", CAPABILITY]

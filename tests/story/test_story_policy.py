@@ -8,12 +8,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from fleet import until
 from inside import Start
 from treadle.coordinator import Client, MissionSpec, WorkSpec
 from treadle.coordinator.core.missions import plan_mission
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.model import GroupId
-from treadle.shared.store import Store, keys, policies
+from treadle.shared.store import Store, keys, pictures, policies
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, handler
 
@@ -55,6 +56,72 @@ async def test_a_worker_goes_by_a_new_policy_from_its_next_decision_on(store: Fa
         at_once.clear()
         await (await client.submit(spec("wider", 18))).results(timeout=20)
         assert 5 <= max(at_once) <= 6
+
+
+ends: dict[str, anyio.Event] = {}
+
+
+@handler("until-told")
+async def until_told(context: Context, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+    ends[context.item] = anyio.Event()
+    await ends[context.item].wait()
+
+
+async def recorded(store: Store) -> int:
+    """The slots of the Worker, as the store knows them."""
+    _, (one,) = await pictures.workers(store)
+    return one.slots
+
+
+async def test_more_slots_are_used_by_what_is_as_wide_and_the_store_knows_of_them(
+    store: FakeEndpoint, start: Start
+) -> None:
+    by_hand = await Store.connect(store)
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=1):
+        work = [WorkSpec(id="p", capability="piece", slots=3)]
+        wide = await client.submit(MissionSpec(id="wide", objective="o", account="acme", work=work))
+        assert wide.receipt is not None
+        assert wide.receipt.unschedulable == {"piece": 1}
+        assert {gate.code for gate in (await wide.why("p")).gates} == {"UNSCHEDULABLE"}
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 3\n")
+        await wide.results(timeout=20)
+        assert await recorded(by_hand) == 3
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 2\n")
+        await until(lambda: is_recorded(by_hand, 2), description="the store knows of two")
+        again = await client.submit(MissionSpec(id="again", objective="o", account="acme", work=work))
+        assert again.receipt is not None
+        assert again.receipt.unschedulable == {"piece": 2}
+    await by_hand.aclose()
+
+
+async def is_recorded(store: Store, slots: int) -> bool:
+    return await recorded(store) == slots
+
+
+async def test_fewer_slots_than_are_used_drain(store: FakeEndpoint, start: Start) -> None:
+    ends.clear()
+    by_hand = await Store.connect(store)
+    work = [WorkSpec(id=name, capability="until-told") for name in "abc"]
+    async with Client.connect(store, actor="ann") as client, start("w1", slots=2):
+        mission = await client.submit(MissionSpec(id="m", objective="o", account="acme", work=work))
+        await until(lambda: len(ends) == 2, description="two run")
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 1\n")
+        await until(lambda: is_recorded(by_hand, 1), description="the store knows of one slot")
+        first, second = ends
+        ends[first].set()
+
+        async def is_verified() -> bool:
+            return (await mission.view()).verified == 1
+
+        await until(is_verified, description="one of them has ended")
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 1\n[disclosure]\n")
+        assert len(ends) == 2, "its slot is not there any more"
+        ends[second].set()
+        await until(lambda: len(ends) == 3, description="the third has the slot that is left")
+        for event in ends.values():
+            event.set()
+        await mission.results(timeout=20)
+    await by_hand.aclose()
 
 
 async def test_a_mission_s_quota_of_slots_holds_from_the_policy_on(store: FakeEndpoint, start: Start) -> None:

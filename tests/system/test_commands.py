@@ -211,7 +211,7 @@ async def test_a_hundred_thousand_items_are_read_and_what_is_wrong_with_one_is_f
         (["enqueue", "a", "--retry", "101"], 2, "must be a whole number from 0 to 100"),
         (["watch", "absent"], 1, 'mission "absent" is not in this store; check its id'),
         (["watch", ""], 2, "MISSION: 0 bytes, must be 1 to 256"),
-        (["why", "absent/a"], 1, 'no mission of "absent/a" is in this store'),
+        (["why", "absent/a"], 1, 'mission of "absent/a" is not in this store; check its id'),
         (["why", "absent"], 2, "is no address of a WorkItem; write MISSION/ITEM"),
         (["missions", "--state", "odd"], 2, "odd"),
         (["missions", "--most", "0"], 2, "must be a whole number from 1 to "),

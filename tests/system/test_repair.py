@@ -46,4 +46,6 @@ async def test_a_mission_whose_log_was_deleted_is_repaired_and_done(run: Command
     ended = await desk.store.wait_finished(group, timeout_s=30)
     assert (ended.state, ended.verified, ended.halted) == ("approved", 2, "")
     assert run("verify", "m", "--json").document()["missions"][0]["differences"] == []
-    assert run("repair", "absent", "--yes", status=1).stderr.startswith("treadle: mission absent is not in this store")
+    assert run("repair", "absent", "--yes", status=1).stderr.startswith(
+        'treadle: mission "absent" is not in this store'
+    )

@@ -49,6 +49,12 @@ function T.register(S, agent, epoch, ttl, slots, set, capabilities)
   redis.call('ZADD', S.base .. '@due', T.int(S.now + T.SESSION_TTLS * tonumber(ttl)), 'x ' .. agent .. ' ' .. epoch)
 end
 
+-- Gives the caller's session another number of slots; its resources stay.
+function T.resize(S, slots)
+  local before, after = string.match(S.record, '^(%d+ %S+ %d+ )%d+(%S* %S*)$')
+  redis.call('HSET', S.base .. '@sessions', S.agent, before .. slots .. after)
+end
+
 -- The items an Agent holds in this partition, at most `most` after the given one, in memory: pairs of Group and item.
 function T.held(S, agent, after, most)
   local from = after == '-' and after or '(' .. after
