@@ -168,6 +168,20 @@ def test_two_worlds_that_differ_in_other_groups_are_explained_alike_to_the_byte(
     assert "other" not in first + second
 
 
+@given(others=rivals, used=st.integers(0, 10**6))
+def test_the_level_is_the_first_one_where_something_stands_before_it_however_many_do(
+    others: list[DirectoryEntry], used: int
+) -> None:
+    """Against the plain rule; that one stands there, or a hundred do, is not told apart."""
+    ready = Ready(AgentId("w"), [INDEX])
+    ready.update([*others, entry("mine", a_usage(used_ms=used))], NOW)
+    expected = Level.NONE
+    for level, node in zip((Level.MISSION, Level.ACCOUNT, Level.CLASS), reversed(ready.path_of(MINE)), strict=True):
+        if any(rival.place(NOW) < node.place(NOW) for rival in node.level):
+            expected = level
+    assert behind(ready, MINE, NOW) is expected
+
+
 reasons = st.builds(
     Reason,
     st.sampled_from(Because),

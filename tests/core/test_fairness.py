@@ -145,6 +145,19 @@ def test_what_only_left_a_cap_is_put_before_the_level_by_one_run() -> None:
     assert entry_tag(node, NOW_MS, level=500, left_a_cap=True) == 350
 
 
+@given(usage=usages(), weight=weights, other=weights, level=st.integers(0, 500_000), tag=st.integers(0, 500_000))
+def test_a_change_of_weight_keeps_the_service_by_which_a_node_is_behind_the_level_or_ahead_of_it(
+    usage: Usage, weight: float, other: float, level: int, tag: int
+) -> None:
+    """Rule 7: virtual time by weight is service. So with twice the weight it is half as far from V, and waits as long."""
+    before = Standing(usage, weight, tag=tag)
+    after = before.weighing(other, NOW_MS, level=level)
+    behind = (level - before.virtual_time(NOW_MS)) * weight
+    assert (level - after.virtual_time(NOW_MS)) * other == pytest.approx(behind, abs=1e-3)
+    assert (level - after.tag) * other == pytest.approx((level - tag) * weight, abs=1e-3)
+    assert after.weight == other
+
+
 def test_a_tag_counts_until_the_node_is_served() -> None:
     """Then the script has put it into the offset."""
     assert standing(10, served=False, tag=500).key(NOW_MS) == 500

@@ -30,7 +30,7 @@ from treadle.worker.testing import Workers
 MARK = "canary"
 """In every text of the other Missions."""
 OURS = "ours"
-_LEASE = re.compile(rb"w\.1\.\d+\.0\.\d+\.1")
+A_LEASE = re.compile(rb"w\.1\.\d+\.0\.\d+\.1")
 """A Lease ID counts the calls its Worker made in the partition, for whomever: docs/disclosure.md says so."""
 
 
@@ -115,7 +115,7 @@ class World:
                     break
             assert view.verified == 6
             log = await store.read_log(GroupId(OURS), count=10_000)
-            self.published += [_LEASE.sub(b"a lease", repr(event).encode()) for event in log]
+            self.published += [A_LEASE.sub(b"a lease", repr(event).encode()) for event in log]
         finally:
             await store.aclose()
 
