@@ -15,6 +15,7 @@ from treadle.coordinator.core.missions import plan_mission
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.model import GroupId
 from treadle.shared.store import Store, keys, pictures, policies
+from treadle.shared.testing.faults import Fault, FaultyEndpoint, Trip
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, handler
 
@@ -91,6 +92,27 @@ async def test_more_slots_are_used_by_what_is_as_wide_and_the_store_knows_of_the
         again = await client.submit(MissionSpec(id="again", objective="o", account="acme", work=work))
         assert again.receipt is not None
         assert again.receipt.unschedulable == {"piece": 2}
+    await by_hand.aclose()
+
+
+@pytest.mark.parametrize("fault", [Fault.UNSENT, Fault.REPLY_LOST])
+async def test_slots_that_could_not_be_told_at_once_are_told_again(
+    fault: Fault, store: FakeEndpoint, start: Start
+) -> None:
+    faults = 3
+
+    def once_or_twice(trip: Trip) -> Fault:
+        nonlocal faults
+        if faults == 0 or "resize" not in trip.functions:
+            return Fault.NONE
+        faults -= 1
+        return fault
+
+    by_hand = await Store.connect(store)
+    async with start("w1", slots=1, through=FaultyEndpoint(store, once_or_twice)):
+        await apply(store, "[[workers]]\nmatch = 'w*'\nslots = 3\n")
+        await until(lambda: faults == 0, description="three calls are lost")
+        await until(lambda: is_recorded(by_hand, 3), description="the store knows of three slots")
     await by_hand.aclose()
 
 
