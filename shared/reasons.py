@@ -32,6 +32,7 @@ class Because(StrEnum):
     KEPT_OUT = "KEPT_OUT"
     SET_ASIDE = "SET_ASIDE"
     TOO_WIDE = "TOO_WIDE"
+    RESERVED = "RESERVED"
     QUOTA = "QUOTA"
     """Of slots, of its Mission or its account."""
     RATE = "RATE"

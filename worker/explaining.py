@@ -48,7 +48,7 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
     used_up, resumes_in_ms = quotas(tenure.taking.ready, group, question.width, now_ms)
     here = Here(
         slots=tenure.slots,
-        free_slots=max(0, tenure.free_slots),
+        free_slots=max(0, tenure.open_slots),
         resources=tenure.resources,
         spare=tenure.spare,
         quotas=used_up,
@@ -60,6 +60,7 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
         is_stopping=tenure.is_stopping,
         serves=tenure.serves(group),
         is_kept_out=group in tenure.bars.groups,
+        is_reserved=tenure.reserving.is_known_for(group, question.item),
         is_set_aside=group in tenure.halted,
     )
     return explain(question, here)

@@ -268,7 +268,7 @@ class Shift:
 
     async def _poke(self) -> None:
         """Ends a wait that does not listen for tokens although a slot is free now."""
-        if self._tenure.free_slots > 0 and not self._listens_for_tokens and not self._tenure.is_stopping:
+        if self._tenure.open_slots > 0 and not self._listens_for_tokens and not self._tenure.is_stopping:
             self._listens_for_tokens = True
             await self._authority.poke(self._tenure.session)
 
@@ -324,7 +324,7 @@ class Shift:
     async def _listen(self) -> None:
         failures = 0
         while True:
-            tokens = self._tenure.free_slots > 0 and not self._tenure.is_stopping
+            tokens = self._tenure.open_slots > 0 and not self._tenure.is_stopping
             self._listens_for_tokens = tokens
             try:
                 wake = await self._authority.wait(self._tenure.session, tokens=tokens, timeout_s=SWEEP_S)

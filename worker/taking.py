@@ -5,18 +5,22 @@ directory entries -> ready -> decide -> takes, by partition -> their answers -> 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, NodeUsage
+from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemId, NodeUsage
 from treadle.shared.resources import Resources, covers
 from treadle.shared.store import Take, Turn, TurnReply
 
-from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, decide
+from .core.nodes import Leaf
+from .core.reservations import Reservation, Wide, behind, open_to
+from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, plan
 from .core.tree import Ready
 
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
+GIVE_WAY_MS = 1_000
+"""For how long slots are not kept again for an item for which the store said no."""
 CHARGED_ROUNDS = 2
 """Rounds in a row that budgets may leave slots free; the next one goes without (scheduler.md, rule 5)."""
 
@@ -24,8 +28,25 @@ CHARGED_ROUNDS = 2
 class Taking:
     """One session's view of what may be taken, and its memory of what it asked for in vain."""
 
-    def __init__(self, agent: AgentId, sought: Sequence[Capability]) -> None:
+    def __init__(
+        self,
+        agent: AgentId,
+        sought: Sequence[Capability],
+        *,
+        slots: int = 1,
+        cut_off: Collection[Capability] = (),
+    ) -> None:
+        self.slots = slots
         self.ready = Ready(agent, sought)
+        self.kept: Reservation | None = None
+        """What free slots are kept for (`reserving.py`)."""
+        self.wide: Wide | None = None
+        """The item whose turn it was when the last takes were planned, and which did not fit."""
+        self.kept_elsewhere: dict[tuple[GroupId, Capability], ItemId] = {}
+        """First items for which other Workers keep slots free: what is behind them goes on."""
+        self._given_way: dict[tuple[GroupId, Capability], tuple[ItemId, int]] = {}
+        """First items for which the store had no slots kept here, and until when it is not asked again."""
+        self._cut_off = cut_off
         self.is_hungry = True
         """Whether asking for work may give some: something changed since the last time nothing was got."""
         self._passed: dict[tuple[GroupId, Capability], tuple[str, int]] = {}
@@ -47,19 +68,32 @@ class Taking:
             self.is_hungry = True
         self.ready.tick(now_ms)
         self._rounds = self._rounds + 1 if self.is_stopped else 0
-        self.is_stopped = False
+        self.is_stopped, self.wide = False, None
         if free <= 0 or not self.is_hungry:
             return {}
-        view = View(self.ready, free, fallbacks=self._fallbacks, charges=self._rounds < CHARGED_ROUNDS)
+        charges = self._rounds < CHARGED_ROUNDS
+        view = View(
+            self.ready,
+            free,
+            fallbacks=self._fallbacks,
+            charges=charges,
+            slots=self.slots,
+            kept=self.kept,
+            cut_off=self._cut_off,
+        )
         alone, self._alone = self._alone, None
         takes: dict[int, tuple[list[Take], int]] = {}
         planned = 0
-        for action in decide(view, now_ms):
+        made = plan(view, now_ms)
+        self.wide = made.wide
+        for action in made.takes:
             listed, width = takes.get(action.partition, ([], 0))
             listed.append(Take(action.group, action.capability, action.most, action.offset, action.limits, action.sets))
-            wanted = 0 if action.fallback else action.most
+            wanted = 0 if action.fallback else action.most * action.width
             takes[action.partition] = (listed, width + wanted)
             planned += wanted
+        if self.wide or self.kept:
+            return takes
         if alone in takes:
             return {alone: (takes[alone][0], free)}
         for partition, (listed, width) in takes.items():
@@ -80,7 +114,9 @@ class Taking:
         """Folds directory entries, those of `shut` Groups as empty; `whole`: they, and `nodes`, are all of that partition."""
         if whole is not None:
             self._passed.clear()
-        mine = [replace(entry, takeable=0) if entry.group in shut else self._startable(entry) for entry in entries]
+        mine = [
+            replace(entry, takeable=0) if entry.group in shut else self._startable(entry, now_ms) for entry in entries
+        ]
         self.ready.service(nodes, now_ms, whole=whole)
         if whole is None:
             self.ready.update(mine, now_ms)
@@ -90,14 +126,33 @@ class Taking:
         if any(entry.takeable and not entry.code for entry in mine) or (nodes and self.ready.has_work):
             self.is_hungry = True
 
-    def _startable(self, entry: DirectoryEntry) -> DirectoryEntry:
-        """The entry, or one with nothing to take while all of it is known to be passed over here."""
+    def _startable(self, entry: DirectoryEntry, now_ms: int) -> DirectoryEntry:
+        """The entry, or one with nothing to take while all of it is known to be passed over here.
+
+        Of what others keep slots for only what is behind it.
+        """
         key = (entry.group, entry.capability)
+        self.kept_elsewhere.pop(key, None)
         if entry.code or self._passed.get(key) != (entry.head, entry.takeable):
             self._set_by.pop(key, None)
-            return entry
+            item, until_ms = self._given_way.get(key, ("", 0))
+            mine = behind(entry) if item == entry.head_item and now_ms < until_ms else open_to(entry, self.ready.agent)
+            if mine is not entry:
+                self.kept_elsewhere[key] = entry.head_item
+            elif item:
+                del self._given_way[key]
+            return mine
         self._set_by[key] = entry
         return replace(entry, code="CAPACITY")
+
+    def give_way(self, wide: Wide, now_ms: int) -> None:
+        """Goes on behind an item that slots cannot be kept for here, until its Group's next entry and a second at least."""
+        self._given_way[wide.group, wide.capability] = (wide.item, now_ms + GIVE_WAY_MS)
+        leaf = next((node for node in self.ready.path_of(wide.group) if isinstance(node, Leaf)), None)
+        entry = leaf.offers.get(wide.capability) if leaf is not None else None
+        if entry is not None and entry.head_item == wide.item:
+            self.kept_elsewhere[wide.group, wide.capability] = wide.item
+            self.ready.update([behind(entry)], 0)
 
     def answered(self, turn: Turn, reply: TurnReply, *, free: int, spare: Resources = ()) -> None:
         """Notes what a turn's takes gave, before its entries are folded; `free`, `spare`: slots and what else is free."""
@@ -123,8 +178,8 @@ class Taking:
         """A slot is free: what was too wide may fit now."""
         self.is_hungry = True
         self._passed.clear()
-        self.ready.update(self._set_by.values(), 0)
-        self._set_by.clear()
+        set_by, self._set_by = self._set_by, {}
+        self.ready.update([self._startable(entry, 0) for entry in set_by.values()], 0)
 
     def _codes(self, turn: Turn, reply: TurnReply) -> list[tuple[tuple[GroupId, Capability], str]]:
         return [
@@ -136,12 +191,20 @@ class Taking:
     def _set_aside(
         self, turn: Turn, reply: TurnReply, wide: set[tuple[GroupId, Capability]], free: int, spare: Resources
     ) -> None:
-        """Notes heads that need more than what the turn could fill: asked again alone, else once a slot is free."""
-        if wide and (turn.slots < free or not covers(turn.resources, spare)):
+        """Notes what needs more than what the turn could fill: asked again alone, else once a slot is free.
+
+        Not a first item for which slots may be kept: out of its order its Group would lose its turn.
+        """
+        heads = {(one.group, one.capability): one for one in reply.entries}
+        mine = {key for key in heads.keys() - self.kept_elsewhere.keys() if self._waits_here(heads[key], turn.slots)}
+        wide = (wide & heads.keys()) - mine
+        if wide and not self.kept and (turn.slots < free or not covers(turn.resources, spare)):
             self._alone = turn.partition
         else:
-            heads = {(one.group, one.capability): (one.head, one.takeable) for one in reply.entries}
-            self._passed.update({key: heads[key] for key in wide & heads.keys()})
+            self._passed.update({key: (heads[key].head, heads[key].takeable) for key in wide})
+
+    def _waits_here(self, entry: DirectoryEntry, slots: int) -> bool:
+        return slots < entry.head_width <= self.slots and open_to(entry, self.ready.agent) is entry
 
 
 def _granted(reply: TurnReply) -> int:

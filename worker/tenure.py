@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 
 import anyio
 from treadle.shared.answers import ItemView
-from treadle.shared.errors import STALE_CODES, Corrupt
+from treadle.shared.errors import Corrupt
 from treadle.shared.model import (
     Capability,
     DirectoryEntry,
@@ -25,15 +24,15 @@ from treadle.shared.model import (
 )
 from treadle.shared.names import name_of, shown
 from treadle.shared.policy import Policy
-from treadle.shared.resources import Resources, covers, left, together
+from treadle.shared.resources import Resources, left, together
 from treadle.shared.store import (
     AskYield,
     Block,
     Disclose,
     Fail,
+    Hold,
     Operation,
     Outcome,
-    Release,
     ReserveSlot,
     Save,
     Start,
@@ -45,27 +44,26 @@ from treadle.shared.store import (
     directed_to,
     events_of,
 )
-from treadle.shared.versions import does, shelf, versioned
+from treadle.shared.versions import shelf
 
 from .asked import AskedByName
 from .core.bars import Bars
 from .core.inbox import Inbox
-from .core.quarantine import Quarantine, told
 from .core.queues import ENDS_A_RUN, Queues
 from .core.waiting import Waiting
 from .disclosing import Disclosing
 from .handlers import Handler
 from .lanes import Lanes
+from .owning import Owning
 from .preempting import Preempting
 from .renewal import Renewals
+from .reserving import Reserving
 from .run import Desk, End, Run, Ticket
 from .taking import Taking
 
 _log = logging.getLogger("treadle.worker")
 HALTED_S = 60.0
 """A Group that was halted here is looked at again, if it is heard of, so much later: it may have been repaired."""
-_NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}
-"""Codes of a refused start after which there is nothing to give back."""
 
 
 class Tenure:
@@ -92,13 +90,16 @@ class Tenure:
         self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
         self.asked = AskedByName(session, slots=slots, resources=resources, serves=self.serves)
-        self.taking = Taking(session.agent, self.sought)
+        cut_off = {shelf(name) for name, one in handlers.items() if not one.is_sync}
+        cut_off -= {shelf(name) for name, one in handlers.items() if one.is_sync}
+        self.taking = Taking(session.agent, self.sought, slots=slots, cut_off=cut_off)
+        self.reserving = Reserving(self.taking, self.lanes, life_ms=session.lease_ttl_ms)
         self.preempting = Preempting(self.taking.ready, self.lanes)
         self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned = Waiting()
-        self._quarantine = Quarantine()
+        self.owning = Owning(self.owned, self.lanes, self.taking.ready)
         self.due_ms: dict[int, int | None] = {}
         self.is_stopping = False
         self.is_over = False
@@ -119,6 +120,11 @@ class Tenure:
         return self.slots - sum(run.grant.width for run in self.runs.values())
 
     @property
+    def open_slots(self) -> int:
+        """Width for anybody's work: not what is kept for a wide item."""
+        return self.free_slots - self.reserving.width_of(self.free_slots)
+
+    @property
     def spare(self) -> Resources:
         """What else than slots is not used by runs."""
         return left(self.resources, (run.grant.resources for run in self.runs.values())) if self.resources else ()
@@ -126,37 +132,33 @@ class Tenure:
     def turns(self, now_ms: int) -> list[Turn]:
         """The turns to send now: what runs ask, items to start, and what to take."""
         free, spare = self.free_slots - self.lanes.reserved, self.spare
-        if not self.is_stopping:
-            # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
-            for run in self._leaving(self.lanes.leaving()):
-                free += run.grant.width
-                spare = together(spare, run.grant.resources)
-                self.preempting.ended(run)
         if self.is_stopping:
-            for grant in self.owned.everything():
-                self._release(grant, "shutdown")
-        holds = partial(self._quarantine.holds, now_ms=now_ms)
+            self.owning.give_all_back()
+            return self.lanes.freeze({}, self._moved(), ())
+        # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
+        for run in self._leaving(self.lanes.leaving()):
+            free += run.grant.width
+            spare = together(spare, run.grant.resources)
+            self.preempting.ended(run)
+        self.reserving.go_on(now_ms)
         spare = left(spare, self.lanes.filled)
-        for grant in self.owned.startable(free, holds, spare):
-            self._quarantine.ask(grant)
-            free -= grant.width
-            spare = left(spare, [grant.resources])
-            self.lanes.ask(grant.partition, Start.of(grant, self.taking.ready.quota_of(grant.group)), Ticket())
+        started = self.owning.start(free - self.reserving.width_of(free), spare, now_ms)
+        free -= sum(grant.width for grant in started)
+        spare = left(spare, [grant.resources for grant in started])
         if self.owned:
-            runs = [(run.grant.capability, run.lasted_s) for run in self.runs.values()]
-            for grant in self.owned.overdue(anyio.current_time(), now_ms, runs, holds):
-                _log.info("%s/%s: no slot is free for it here, given back", shown(grant.group), shown(grant.item))
-                self._release(grant, "capacity")
-        if not self.is_stopping:
-            self._disclose(holds, now_ms)
-        takes = {} if self.is_stopping else self.preempting.favour(self.taking.takes(free, now_ms), free, now_ms)
-        if free <= 0 and self.free_slots <= 0 and not self.is_stopping:
-            self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms)
+            self.owning.give_back(self.runs.values(), now_ms)
+        self._disclose(now_ms)
+        takes = self.taking.takes(free, now_ms)
+        self.reserving.begin(free, self.runs.values(), now_ms)
+        if self.reserving.kept is None:
+            takes = self.preempting.favour(takes, free, now_ms)
+            if free <= 0 and self.free_slots <= 0:
+                self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms)
         return self.lanes.freeze(takes, self._moved(), spare)
 
-    def _disclose(self, holds: Callable[[Grant], bool], now_ms: int) -> None:
-        waiting = (grant for grant in self.owned.accepted() if not holds(grant))
-        for partition, said in self.disclosing.due(self.runs.values(), waiting, now_ms, is_full=self.free_slots <= 0):
+    def _disclose(self, now_ms: int) -> None:
+        waiting = (grant for grant in self.owned.accepted() if not self.owning.holds(grant, now_ms))
+        for partition, said in self.disclosing.due(self.runs.values(), waiting, now_ms, is_full=self.open_slots <= 0):
             self.lanes.ask(partition, said, Ticket())
 
     def _moved(self) -> dict[int, list[tuple[GroupId, int]]]:
@@ -167,13 +169,13 @@ class Tenure:
 
     @property
     def resumes_ms(self) -> int | None:
-        """When something may be taken whose rate is used up until then."""
-        return None if self.is_stopping else self.taking.ready.resumes_ms
+        """When something may be taken whose rate is used up until then, or the store is to be told what slots are kept for."""
+        known = [at for at in (self.taking.ready.resumes_ms, self.reserving.renews_ms) if at is not None]
+        return None if self.is_stopping else min(known, default=None)
 
     def govern(self, policy: Policy, slots: int, now_ms: int) -> None:
         """Goes by a policy, and by so many slots, from the next decision on; what runs above them goes on to its end."""
-        self.slots = slots
-        self.asked.slots = slots
+        self.slots = self.asked.slots = self.taking.slots = slots
         self._desk.threads.resize(slots)
         self.taking.ready.govern(policy, now_ms)
         self.disclosing.interval_ms = round(1000 * policy.disclosure.interval_s)
@@ -236,7 +238,9 @@ class Tenure:
             if isinstance(operation, ReserveSlot | AskYield):
                 self.preempting.answered(turn.partition, operation, outcome, reply.envelope.now_ms)
             if isinstance(operation, Start):
-                self._answered_start(operation, outcome, reply.envelope.now_ms)
+                self.owning.answered(operation, outcome, reply.envelope.now_ms)
+            if isinstance(operation, Hold):
+                self.reserving.answered(operation, outcome, reply.envelope.now_ms)
             if isinstance(operation, Disclose):
                 self.disclosing.answered(operation, outcome, reply.at_ms)
             for grant in outcome.grants:
@@ -259,32 +263,12 @@ class Tenure:
         elif run is not None and isinstance(operation, Yield):
             run.stop(End.YIELDED)
 
-    def _answered_start(self, start: Start, outcome: Outcome, now_ms: int) -> None:
-        """Keeps what may start once a quarantine is over; returns what else may not, as of a paused Group, to everybody."""
-        grant = self._quarantine.answered(start.group, start.item)
-        if outcome.code == "QUARANTINE":
-            self.owned.add(grant, anyio.current_time())
-            if self._quarantine.begins(grant.partition, outcome.at_ms):
-                _log.warning("partition %d is in %s", grant.partition, told(outcome.at_ms, now_ms))
-        elif not outcome.done and outcome.code not in _NOT_OURS:
-            _log.info("%s/%s: may not start (%s), given back", shown(start.group), shown(start.item), outcome.code)
-            self._release(grant, outcome.code.lower())
-
-    def _release(self, grant: Grant, reason: str) -> None:
-        release = Release(grant.group, grant.item, grant.ownership_epoch, reason)
-        self.lanes.ask(grant.partition, release, Ticket())
-
     def inherit(self, grants: Iterable[Grant]) -> None:
-        """Takes on what an older session of this Agent held; what this runtime cannot run goes back to everybody."""
-        for grant in grants:
-            asked = versioned(grant.capability, grant.version)
-            is_able = any(does(one, asked) for one in self.session.capabilities)
-            if is_able and grant.width <= self.slots and covers(self.resources, grant.resources):
-                self.owned.add(grant, anyio.current_time())
-            else:
-                self._release(grant, "unable")
+        """Takes on what an older session of this Agent held."""
+        self.owning.inherit(grants, self.session.capabilities, self.slots, self.resources)
 
     def _granted(self, grant: Grant, asked_s: float) -> None:
+        self.reserving.granted(grant)
         if grant.lease is None:
             _log.info("%s/%s: taken, it waits for a free slot", shown(grant.group), shown(grant.item))
             self.owned.add(grant, anyio.current_time())
@@ -402,6 +386,7 @@ class Tenure:
         """From here on nothing is taken, and handlers yield at their next safe point."""
         self.is_stopping = True
         self.preempting.stop()
+        self.reserving.let_go()
         for run in self.runs.values():
             run.wants_yield = True
 

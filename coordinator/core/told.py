@@ -23,6 +23,7 @@ _CODES = {
     Because.KEPT_OUT: Code.KEPT_OUT,
     Because.SET_ASIDE: Code.HALTED,
     Because.TOO_WIDE: Code.UNSCHEDULABLE,
+    Because.RESERVED: Code.RESERVED,
     Because.QUOTA: Code.QUOTA,
     Because.RATE: Code.QUOTA,
     Because.CAPACITY: Code.CAPACITY,
@@ -110,6 +111,9 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
                     f"{flags} --resources {packed(facts.resources)}",
                 )
             return Gate(Code.UNSCHEDULABLE, f"{who} too small: it needs {needs}", f"a Worker with {flags} or more")
+        case Because.RESERVED:
+            text = f"a Worker keeps the slots that get free for it, until there are the {facts.width} that it needs"
+            return Gate(Code.RESERVED, text, "runs that end on that Worker")
         case Because.RESOURCES:
             text = f"{who} without {packed(facts.resources)} free now"
             return Gate(Code.RESOURCES, text, "runs that end, or another Worker")

@@ -61,6 +61,11 @@ def a_usage(*, used_ms: int = 0, entry_number: int = 1) -> Usage:
             [Because.CAPACITY, Because.FAIR_SHARE, Because.QUEUED],
         ),
         (ASKED, replace(FREE, is_mine=True, is_known=False, behind=Level.CLASS), [Because.CAPACITY]),
+        (
+            replace(ASKED, width=3),
+            replace(FREE, free_slots=0, is_reserved=True, behind=Level.ACCOUNT),
+            [Because.RESERVED],
+        ),
         (ASKED, replace(FREE, quotas=SLOTS, behind=Level.CLASS), [Because.QUOTA]),
         (ASKED, replace(FREE, quotas=SLOTS, free_slots=0), [Because.QUOTA, Because.CAPACITY]),
         (ASKED, replace(FREE, is_stopping=True, serves=False), [Because.STOPPING]),

@@ -38,6 +38,7 @@ def said(*workers: list[Because], asked: int = 0) -> Answers:
         (replace(OFFERED, ahead=1), said([Because.FAIR_SHARE, Because.QUEUED]), [Code.QUEUED, Code.FAIR_SHARE]),
         (replace(OFFERED, busy=4), said([Because.CAPACITY, Because.FAIR_SHARE]), [Code.CAPACITY, Code.FAIR_SHARE]),
         (OFFERED, said([Because.CAPACITY]), [Code.CAPACITY]),
+        (replace(OFFERED, busy=2), said([Because.RESERVED], [Because.RESERVED]), [Code.RESERVED]),
         (OFFERED, said([Because.RESOURCES]), [Code.RESOURCES]),
         (OFFERED, said([Because.QUOTA, Because.CAPACITY]), [Code.QUOTA, Code.CAPACITY]),
         (OFFERED, said([Because.RATE]), [Code.QUOTA]),

@@ -12,7 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from treadle.shared.model import STARTS_EPOCH_MS, Capability, DirectoryEntry, GroupId, Limits, NodeUsage, Urgency, Usage
+from treadle.shared.model import (
+    STARTS_EPOCH_MS,
+    AgentId,
+    Capability,
+    DirectoryEntry,
+    GroupId,
+    Limits,
+    NodeUsage,
+    Urgency,
+    Usage,
+)
 from treadle.shared.store import Take
 
 PATIENCE_MS = {
@@ -22,6 +32,7 @@ PATIENCE_MS = {
     Urgency.ROUTINE: 86_400_000,
 }
 RANK = {Urgency.CRITICAL: 0, Urgency.HIGH: 1, Urgency.NORMAL: 2, Urgency.ROUTINE: 3}
+NOBODY = AgentId("")
 GRANTS_MAX = 64
 """Items that one call gives, and that one take looks past, at most."""
 
@@ -134,8 +145,8 @@ class Line:
         """Its account and its class, by the names of their nodes."""
         return f"a:{self.priority_class}:{self.account}", f"c:{self.priority_class}"
 
-    def entry(self, code: str = "") -> DirectoryEntry:
-        """Its line in the directory."""
+    def entry(self, code: str = "", holder: str = "") -> DirectoryEntry:
+        """Its line in the directory; `holder`: who keeps slots for its first item."""
         count = len(self.queue)
         if code in ("OK", "PASSED", "SHARE", "QUOTA") or (count and code == "EMPTY"):
             code = ""
@@ -144,7 +155,7 @@ class Line:
             self.group,
             self.capability,
             count,
-            self.queue[0][0] if count else "",
+            self.queue[0][0] + (f"@{holder}" if holder else "") if count else "",
             self.account,
             self.weight,
             self.priority_class,
@@ -195,6 +206,8 @@ class Books:
         self.versions = [0] * partitions
         self.ready: list[tuple[int, GroupId, bool]] = []
         """Each instant at which a Group began or ceased to have something to take."""
+        self.holds: dict[tuple[GroupId, str], tuple[AgentId, int]] = {}
+        """Which Worker keeps slots for an item, and until when (rule 8)."""
         self.cold_ms = 1
         """The estimate of a Group that nobody has measured."""
         self._waiting: dict[str, int] = {}
@@ -242,7 +255,14 @@ class Books:
     # --- what Workers do ---
 
     def turn(
-        self, partition: int, now_ms: int, *, ends: Sequence[Run] = (), takes: Sequence[Take] = (), slots: int = 0
+        self,
+        partition: int,
+        now_ms: int,
+        *,
+        ends: Sequence[Run] = (),
+        takes: Sequence[Take] = (),
+        slots: int = 0,
+        agent: AgentId = NOBODY,
     ) -> Reply:
         """One call of a Worker: runs that are done, then items down the list while slots are free."""
         call = _Call()
@@ -257,16 +277,56 @@ class Books:
             assert self.lines[take.group].partition == partition, f"{take.group} is in another partition"
             code, runs = "SHARE", list[Run]()
             if not call.is_shared:
-                code, runs = self._take(take, slots, GRANTS_MAX - len(started), now_ms, call)
+                code, runs = self._take(take, slots, GRANTS_MAX - len(started), now_ms, call, agent)
             codes.append(code)
             started += runs
             slots -= sum(run.work.width for run in runs)
         self._publish(call, partition, now_ms)
         asked = {take.group for take in takes}
-        entries = [self.lines[take.group].entry(code) for take, code in zip(takes, codes, strict=True)]
+        entries = [self._entry(self.lines[take.group], now_ms, code) for take, code in zip(takes, codes, strict=True)]
         touched = sorted((line for line in call.how if line.group not in asked), key=lambda line: line.group)
-        told = (*entries, *(line.entry() for line in touched))
+        told = (*entries, *(self._entry(line, now_ms) for line in touched))
         return Reply(tuple(codes), tuple(started), told, self._told(partition, call.read | call.changed))
+
+    def hold(self, group: GroupId, item: str, agent: AgentId, until_ms: int, now_ms: int) -> bool:
+        """Have one Worker keep slots for an item that waits; whether it is the caller. `until_ms` 0: no longer."""
+        holder = self.holder(group, item, now_ms)
+        waits = any(work.item == item for _, work in self.lines[group].queue)
+        if until_ms and (holder not in ("", agent) or not waits):
+            return False
+        if until_ms:
+            self.holds[group, item] = (agent, until_ms)
+        elif holder == agent:
+            del self.holds[group, item]
+        if holder == "" or not until_ms:
+            self.touch(group, now_ms)
+        return True
+
+    def touch(self, group: GroupId, now_ms: int) -> None:
+        """Something of a Group changed that its line tells."""
+        line = self.lines[group]
+        self._publish(_Call({line: "touch"}), line.partition, now_ms)
+
+    def holder(self, group: GroupId, item: str, now_ms: int) -> str:
+        """Who keeps slots for an item now; '' for nobody."""
+        agent, until_ms = self.holds.get((group, item), ("", 0))
+        return agent if until_ms > now_ms else ""
+
+    def withdraw(self, group: str, item: str, now_ms: int) -> None:
+        """An item that waits is cancelled."""
+        line, call = self.lines[GroupId(group)], _Call()
+        line.queue = [one for one in line.queue if one[1].item != item]
+        self.holds.pop((line.group, item), None)
+        self._waiting[line.capability] -= 1
+        call.how[line] = "touch" if line.queue else "empty"
+        if not line.queue:
+            line.counters.entry += 1
+            line.counters.served = False
+        self._publish(call, line.partition, now_ms)
+
+    def _entry(self, line: Line, now_ms: int, code: str = "") -> DirectoryEntry:
+        wide = line.queue[0][1] if line.queue and line.queue[0][1].width > 1 else None
+        return line.entry(code, self.holder(line.group, wide.item, now_ms) if wide else "")
 
     def give_back(self, run: Run, left_ms: int, now_ms: int) -> Reply:
         """A run yields: its item stands where it stood, with what is left of it to do."""
@@ -278,7 +338,7 @@ class Books:
         self._publish(call, line.partition, now_ms)
         return Reply((), (), (line.entry(),), self._told(line.partition, call.changed))
 
-    def look(self, partition: int, since: int) -> Look:
+    def look(self, partition: int, since: int, now_ms: int) -> Look:
         """The lines, accounts and classes that changed since a version; all there are since none."""
         reached = self.versions[partition]
         if since == reached:
@@ -289,7 +349,8 @@ class Books:
             if line.partition == partition and line.version > since and (since or line.is_listed)
         ]
         nodes = {node for node, version in self._node_versions[partition].items() if version > since}
-        return Look(since == 0, reached, tuple(line.entry() for line in changed), self._told(partition, nodes))
+        entries = tuple(self._entry(line, now_ms) for line in changed)
+        return Look(since == 0, reached, entries, self._told(partition, nodes))
 
     def takeable(self, capabilities: Iterable[str]) -> bool:
         """Whether anything could be taken by somebody who does these."""
@@ -297,7 +358,9 @@ class Books:
 
     # --- their steps ---
 
-    def _take(self, take: Take, slots: int, most: int, now_ms: int, call: _Call) -> tuple[str, list[Run]]:
+    def _take(
+        self, take: Take, slots: int, most: int, now_ms: int, call: _Call, agent: AgentId
+    ) -> tuple[str, list[Run]]:
         line, limits = self.lines[take.group], take.limits
         some, code = bool(line.queue), ""
         if slots <= 0 and some:
@@ -306,14 +369,16 @@ class Books:
         runs: list[Run] = []
         passed: list[tuple[str, Work]] = []
         while line.queue and len(runs) < most and len(passed) <= GRANTS_MAX and slots > 0:
-            if line.queue[0][1].width > slots:
+            first = line.queue[0][1]
+            if first.width > slots or self.holder(line.group, first.item, now_ms) not in ("", agent):
                 passed.append(heapq.heappop(line.queue))
                 continue
-            code = self._limited(line, limits, line.queue[0][1].width, now_ms, call) if limits else ""
+            code = self._limited(line, limits, first.width, now_ms, call) if limits else ""
             call.is_shared = code == "SHARE"
             if code:
                 break
             key, work = heapq.heappop(line.queue)
+            self.holds.pop((line.group, work.item), None)
             if take.sets == line.counters.offset:
                 line.counters.offset = take.offset
             elif not line.counters.served:

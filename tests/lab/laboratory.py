@@ -11,16 +11,16 @@ import heapq
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from builders import NOW_MS
-from lab.books import Books, Reply, Run, Work
-from treadle.shared.model import AgentId, Capability, GroupId
+from lab.books import NOBODY, Books, Reply, Run, Work
+from lab.workers import HOLD_MS, LabWorker
+from treadle.shared.model import GroupId
 from treadle.shared.policy import DEFAULT_POLICY, Policy
-from treadle.shared.store import Take
-from treadle.worker.core.schedule import DRAW, FALLBACKS_MAX, FALLBACKS_MIN, View, decide
-from treadle.worker.core.tree import Ready
-from treadle.worker.taking import CHARGED_ROUNDS, FRUITLESS_MAX
+from treadle.worker.core.schedule import DRAW
+from treadle.worker.taking import FRUITLESS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,75 +33,6 @@ class Ended:
     end_ms: int
     width: int
     item: str
-
-
-class LabWorker:
-    """One Worker: its slots, what it knows, what it runs."""
-
-    def __init__(self, number: int, slots: int, capabilities: Sequence[str], partitions: int, draw: int) -> None:
-        self.number = number
-        self.slots = slots
-        self.draw = draw
-        self.capabilities = tuple(Capability(name) for name in capabilities)
-        self.ready = Ready(AgentId(f"worker-{number}"), self.capabilities)
-        self.versions = [0] * partitions
-        self.running: list[Run] = []
-        self.is_alive = True
-        self.fallbacks = FALLBACKS_MAX
-        self.has_budgets = True
-        """Whether its takes are limited by what others may be charged meanwhile (rule 5)."""
-        self.asked = 0
-        """Takes asked for, and how many of them a budget stopped."""
-        self.refused = 0
-        self._rounds = 0
-        self._is_stopped = False
-
-    @property
-    def free(self) -> int:
-        return self.slots - sum(run.work.width for run in self.running)
-
-    def look(self, books: Books, partitions: Iterable[int], now_ms: int) -> None:
-        """Read what changed in the directory of some partitions."""
-        for partition in partitions:
-            found = books.look(partition, self.versions[partition])
-            self.versions[partition] = found.version
-            self.ready.service(found.nodes, now_ms, whole=partition if found.full else None)
-            if found.full:
-                self.ready.replace(partition, found.entries, now_ms)
-            else:
-                self.ready.update(found.entries, now_ms)
-
-    def wanted(self, now_ms: int) -> dict[int, tuple[list[Take], int]]:
-        """By partition: the list to take from and the width to fill, as `worker/taking.py` makes them."""
-        free = self.free
-        lists: dict[int, tuple[list[Take], int]] = {}
-        planned = 0
-        self._rounds = self._rounds + 1 if self._is_stopped else 0
-        charges = self.has_budgets and self._rounds < CHARGED_ROUNDS
-        view = View(self.ready, free, draw=self.draw, fallbacks=self.fallbacks, charges=charges)
-        for take in decide(view, now_ms):
-            listed, width = lists.get(take.partition, ([], 0))
-            listed.append(Take(take.group, take.capability, take.most, take.offset, take.limits, take.sets))
-            most = 0 if take.fallback else take.most
-            lists[take.partition] = (listed, width + most)
-            planned += most
-        for partition, (listed, width) in lists.items():
-            lists[partition] = (listed, width + max(0, free - planned))
-            break
-        return lists
-
-    def answered(self, replies: Sequence[Reply], wanted: int, now_ms: int) -> None:
-        """Fold what came of a round's takes."""
-        codes = [code for reply in replies for code in reply.codes]
-        given = sum(len(reply.started) for reply in replies)
-        self._is_stopped = "SHARE" in codes
-        self.asked += len(codes)
-        self.refused += codes.count("SHARE")
-        if codes:
-            self.fallbacks = FALLBACKS_MAX if given < wanted else max(FALLBACKS_MIN, self.fallbacks // 2)
-        for reply in replies:
-            self.ready.service(reply.nodes, now_ms)
-            self.ready.update(reply.entries, now_ms)
 
 
 @dataclass(slots=True, order=True)
@@ -126,6 +57,7 @@ class Lab:
         seed: int = 0,
         draw: int = DRAW,
         capabilities: Sequence[str] = ("index",),
+        reserves: bool = False,
     ) -> None:
         self.books = Books(partitions)
         self.now_ms = NOW_MS
@@ -138,6 +70,8 @@ class Lab:
         self.waits: dict[GroupId, list[tuple[int, int, str]]] = {}
         """Of each Group: when an item came, when it first started, its id."""
         self.workers: list[LabWorker] = []
+        self.reserves = reserves
+        """Whether Workers that join from now on keep slots for wide items."""
         self.is_work_conserving = True
         """Whether each free slot is held against what waits: not so where items may be wider than it."""
         self.meddle: Callable[[LabWorker], None] | None = None
@@ -159,6 +93,7 @@ class Lab:
         """A Worker comes, and reads the whole directory."""
         worker = LabWorker(len(self.workers), slots, capabilities, len(self.books.versions), self.draw)
         worker.ready.govern(self._policy, self.now_ms)
+        worker.reserves = self.reserves
         self.workers.append(worker)
         self._is_news = True
         if self.stale_ms:
@@ -183,6 +118,28 @@ class Lab:
             self._is_news = True
 
         self.at(self.now_ms + lapse_ms, lapse)
+
+    def withdraw(self, group: str, item: str) -> None:
+        """An item that waits is cancelled."""
+        self.books.withdraw(group, item, self.now_ms)
+        self._came.pop((GroupId(group), item), None)
+        self._is_news = True
+
+    def _lapse(self, group: GroupId, item: str) -> None:
+        """Renew a reservation whose holder lives; else it is over, and everybody hears of it."""
+        agent, until_ms = self.books.holds.get((group, item), (NOBODY, 0))
+        holder = next((one for one in self.workers if one.ready.agent == agent), None)
+        if holder is None:
+            return
+        if holder.is_alive and self.now_ms < until_ms:
+            self.books.hold(group, item, agent, self.now_ms + HOLD_MS, self.now_ms)
+            self.at(self.now_ms + HOLD_MS // 3, lambda: self._lapse(group, item))
+        elif self.now_ms < until_ms:
+            self.at(until_ms, lambda: self._lapse(group, item))
+        else:
+            del self.books.holds[group, item]
+            self.books.touch(group, self.now_ms)
+            self._is_news = True
 
     def open(self, group: str, *, runs_ms: Iterable[int] = (), **of: Any) -> None:
         """A new Group, as `Books.open`; with items of such runs."""
@@ -276,13 +233,20 @@ class Lab:
                 worker.look(self.books, range(len(worker.versions)), self.now_ms)
             if self.meddle:
                 self.meddle(worker)
+            worker.go_on(self.books, self.now_ms)
             lists = worker.wanted(self.now_ms) if worker.free > 0 else {}
+            has_begun = worker.keep(self.books, self.now_ms)
+            if has_begun and worker.kept is not None:
+                wide = worker.kept.wide
+                self.at(self.now_ms + HOLD_MS // 3, partial(self._lapse, wide.group, wide.item))
             given, replies = 0, list[Reply]()
             ends = {run: self.books.lines[run.group].partition for run in over}
             for partition in sorted({*lists, *ends.values()}):
                 listed, slots = lists.get(partition, ([], 0))
                 mine = [run for run, at in ends.items() if at == partition]
-                reply = self.books.turn(partition, self.now_ms, ends=mine, takes=listed, slots=slots)
+                reply = self.books.turn(
+                    partition, self.now_ms, ends=mine, takes=listed, slots=slots, agent=worker.ready.agent
+                )
                 replies.append(reply)
                 given += len(reply.started)
                 for run in reply.started:
@@ -290,7 +254,7 @@ class Lab:
             worker.answered(replies, sum(slots for _, slots in lists.values()), self.now_ms)
             over = []
             fruitless = 0 if given else fruitless + 1
-            if lists and (given or worker.ready.has_work):
+            if has_begun or (lists and (given or worker.ready.has_work)):
                 continue
             if has_looked or not worker.free or not self.books.takeable(worker.capabilities):
                 return
@@ -300,6 +264,8 @@ class Lab:
 
     def _begin(self, worker: LabWorker, run: Run) -> None:
         worker.running.append(run)
+        if worker.kept is not None and (worker.kept.wide.group, worker.kept.wide.item) == (run.group, run.work.item):
+            worker.done(self.now_ms)
         self.changes.append((self.now_ms, run.group, run.work.width))
         came = self._came.pop((run.group, run.work.item), None)
         if came is not None:

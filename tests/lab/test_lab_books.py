@@ -146,7 +146,7 @@ class Both:
     async def look(self) -> None:
         theirs, ours = self.versions if self.random.random() < 0.8 else (0, 0)
         found = (await self.world.authority.look({0: theirs}, CAPABILITIES))[0]
-        look = self.books.look(0, ours)
+        look = self.books.look(0, ours, self.clock.now_ms)
         self.versions = (found.version, look.version)
         self.compare(found.entries, look.entries)
         assert sorted(found.nodes, key=lambda one: one.node) == list(look.nodes)

@@ -12,8 +12,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab.bounds import Node, apart_bound_ms
-from lab.laboratory import Lab, LabWorker
+from lab.laboratory import Lab
 from lab.measures import service_ms
+from lab.workers import LabWorker
 from treadle.shared.policy import MissionRule, Policy, Rule
 
 SPAN_MS = 8_000

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from builders import NOW_MS
 from lab.bounds import Node, apart_bound_ms
-from lab.laboratory import Lab, LabWorker
+from lab.laboratory import Lab
 from lab.measures import apart_ms, service_ms, shares
+from lab.workers import LabWorker
 from treadle.shared.model import GroupId, Usage
 from treadle.shared.policy import MissionRule, Policy, Rule
 from treadle.worker.core import fairness, tree

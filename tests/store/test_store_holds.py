@@ -6,9 +6,10 @@ import pytest
 from builders import GROUP, a_new_item
 from store.refused_holds import a_hold
 from store.test_store_directory import emptied, look, tokens
-from store.world import SHORT_MS, Hand, World, a_release, a_take
+from store.world import SHORT_MS, Hand, World, a_release, a_submit, a_take
 from treadle.shared.model import AgentId, GroupId, ItemId
 from treadle.shared.store import commands, verifying
+from treadle.shared.store.replies import parse_usage
 
 
 async def holder(world: World) -> AgentId:
@@ -133,3 +134,18 @@ async def test_a_take_of_what_others_hold_gives_nothing_and_says_that_something_
     assert (reply.outcomes[0].code, reply.outcomes[0].grants) == ("PASSED", ())
     (entry,) = reply.entries
     assert (entry.takeable, entry.head_holder) == (1, "worker-1")
+
+
+async def test_a_wide_run_is_charged_for_each_of_its_slots_to_its_group_its_account_and_its_class(world: World) -> None:
+    """BR-66: width times time, as exactly as the store's clock tells it."""
+    hand, _ = await wide(world)
+    (grant,) = await hand.take(slots=4)
+    assert grant.lease is not None
+    await world.pass_ms(250)
+    reply = await hand.turn(a_submit(grant))
+    packed = await world.raw.hgetall(world.key("@usage"))
+    charged = {parse_usage(value.decode().split()).used_ms for value in packed.values()}
+    assert len(packed) == 3
+    (used_ms,) = charged
+    assert used_ms == 3 * (used_ms // 3)
+    assert 3 * 250 <= used_ms <= 3 * (reply.envelope.now_ms - grant.lease.expires_ms + hand.session.lease_ttl_ms)

@@ -39,6 +39,8 @@ class Here:
     """Whether its Mission is one of those that this Worker works for (`--groups`)."""
     is_kept_out: bool = False
     """Whether its Membership in the Group was ended (R6)."""
+    is_reserved: bool = False
+    """Whether slots are kept free for it, here or by another Worker, until it has as many as it needs (rule 8)."""
     resources: Resources = ()
     spare: Resources = ()
     """What it has besides slots, and what of that is free."""
@@ -62,11 +64,13 @@ def explain(question: Question, here: Here) -> tuple[Reason, ...]:
         if holds:
             return (Reason(because),)
     found = list(here.quotas)
-    if here.is_mine or question.width > here.free_slots:
+    if here.is_reserved:
+        found.append((Because.RESERVED, Level.NONE))
+    elif here.is_mine or question.width > here.free_slots:
         found.append((Because.CAPACITY, Level.NONE))
     if not covers(here.spare, question.resources):
         found.append((Because.RESOURCES, Level.NONE))
-    if not here.is_mine and not here.quotas and here.behind is not Level.NONE:
+    if not (here.is_mine or here.is_reserved or here.quotas) and here.behind is not Level.NONE:
         found.append((Because.FAIR_SHARE, here.behind))
     if question.ahead:
         found.append((Because.QUEUED, Level.MISSION))

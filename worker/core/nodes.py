@@ -99,6 +99,8 @@ class Leaf(Node):
     """The weight its Mission was granted; what it has is the policy's."""
     offers: dict[Capability, DirectoryEntry] = field(default_factory=dict)
     takeable: int = 0
+    width: int = 1
+    """Of its first item, as far as is known."""
     lag: float = 0.0
     """What of its shift keeps its lag at a change of weight (rule 7), until the store has it as a part of the offset."""
     held: float = 0.0

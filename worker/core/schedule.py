@@ -8,7 +8,7 @@ Group), so that many Workers with the same counters do not all choose the same G
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from treadle.shared.model import Capability, GroupId, Limits
 
 from .fairness import estimate_ms
 from .nodes import Inner, Leaf, Node
+from .reservations import Reservation, Wide, wide_of
 from .tree import Ready
 from .walk import Head, Path, Seat, Walk
 
@@ -31,6 +32,8 @@ FALLBACKS_EACH = 4
 """Groups of one account among them before the next account."""
 PASSED_OVER = 4
 """Groups looked at for each fall-back, at most: those of partitions that are not asked are none."""
+FILLS_MAX = 64
+"""Groups looked at for what may use slots that are kept for a wide item."""
 LATE_MS = 50
 """By how much later a take is judged, at least in what it may be charged: what runs goes on being charged on the way."""
 
@@ -52,10 +55,19 @@ class Take(NamedTuple):
     fallback: bool = False
     sets: int | None = None
     """From which value the offset is set to that at any accept, because it tells a lag (rule 7)."""
+    width: int = 1
+    """How many slots each is expected to fill."""
 
 
 Action = Take
 """What `decide` may give; a closed union that grows."""
+
+
+class Plan(NamedTuple):
+    """What a decision comes to: what to take, and the wide item whose turn it is and which slots are to be kept for."""
+
+    takes: tuple[Take, ...]
+    wide: Wide | None = None
 
 
 _NO_ROOM = (0.0, 0.0, 0.0)
@@ -71,22 +83,39 @@ class View:
     fallbacks: int = FALLBACKS_MAX
     charges: bool = True
     """Whether the takes are limited by what others may be charged meanwhile; not, where that left slots free twice."""
+    slots: int = 0
+    """How many this Worker has in all: what is wider is passed over, for what is not slots may be kept (rule 8)."""
+    kept: Reservation | None = None
+    """What the free slots are kept for; it still heads its Group (`still_first`)."""
+    cut_off: Collection[Capability] = ()
+    """The capabilities whose runs end with their time-out here: only they may use kept slots."""
 
 
 def decide(view: View, now_ms: int) -> tuple[Action, ...]:
+    """What `plan` takes."""
+    return plan(view, now_ms).takes
+
+
+def plan(view: View, now_ms: int) -> Plan:
     """The list to take from, in this Worker's order: all free slots filled from what is known, then fall-backs.
 
     From the root the least key at each level (rule 4); each planned pick is charged at once, along its path. No slot
     stays free while something takeable is known and in no quota. Fall-backs are what would come next, of the partitions
     that are asked anyway, for Groups another Worker got first.
+
+    A first item that does not fit what is left ends the list: slots are to be kept for it. Where they are, it is taken
+    before all others once it fits; until then only what is over before.
     """
     now_ms = view.ready.tick(now_ms)
     view.ready.begin(now_ms)
-    plan = _Plan(view, now_ms)
+    made = _Plan(view, now_ms)
     left = view.free_slots
-    while left > 0 and (count := plan.draw(left)):
-        left -= count
-    return (*plan.takes(), *plan.fallbacks())
+    if view.kept is not None:
+        left -= made.keep(view.kept)
+    while left > 0 and (width := made.draw(left)):
+        left -= width
+    may_fall_back = made.wide is None and not made.is_kept
+    return Plan((*made.takes(), *(made.fallbacks() if may_fall_back else ())), made.wide)
 
 
 @dataclass(slots=True)
@@ -94,6 +123,9 @@ class _Drawn:
     """What is planned of one Group, and up to which charge its class, its account and itself may go in its partition."""
 
     count: int = 0
+    width: int = 1
+    is_one: bool = False
+    """Whether it is its first item and no other: how wide the one behind it is nobody knows yet."""
     charges: list[int | None] = field(default_factory=lambda: [None, None, None])
 
 
@@ -106,18 +138,67 @@ class _Plan:
         self._walk = Walk(view.ready.root, now_ms)
         self._drawn: dict[Leaf, _Drawn] = {}
         self._widths: dict[Node, int] = {}
-        """Planned items of what has a cap."""
+        """The planned width of what has a cap."""
+        self.wide: Wide | None = None
+        """The item whose turn it is and which does not fit."""
+        self.is_kept = False
+        """Whether all free slots are kept for an item that does not fit yet."""
+
+    def keep(self, kept: Reservation) -> int:
+        """Takes the item that slots are kept for, where it fits; how many of the free slots it fills or waits for."""
+        wide = kept.wide
+        if wide.width > self._view.free_slots:
+            self.is_kept = True
+            self._fill(kept)
+            return self._view.free_slots
+        leaf = self._view.ready.path_of(wide.group)[-1]
+        assert isinstance(leaf, Leaf)
+        self._drawn[leaf] = _Drawn(1, wide.width, is_one=True)  # in no budget: its turn was when slots were first kept
+        return wide.width
 
     def draw(self, left: int) -> int:
-        """Plans the next items, all of one Group; how many, 0 where nothing is left."""
-        path = self._walk.next()
-        if path is None:
-            return 0
-        leaf = _leaf(path)
-        drawn = self._drawn.get(leaf)
-        if drawn is None:
-            drawn = self._drawn[leaf] = _Drawn()
-        return self._add(drawn, path, leaf, min(left, leaf.takeable - drawn.count))
+        """Plans the next items, all of one Group; their width, 0 where nothing is left or the rest is to be kept."""
+        while (path := self._walk.next()) is not None:
+            leaf = _leaf(path)
+            width, drawn = leaf.width, self._drawn.get(leaf)
+            if width == 1 or width > self._view.slots:
+                if drawn is None:
+                    drawn = self._drawn[leaf] = _Drawn()
+                return self._add(drawn, path, leaf, min(left, leaf.takeable - drawn.count))
+            if drawn is None and self._has_room(path, width):
+                if width <= left:
+                    return self._add_one(path, leaf)
+                if self._view.kept is None:
+                    self.wide = wide_of(leaf)
+                    return 0
+            self._pass_over(path, leaf)
+        return 0
+
+    def _fill(self, kept: Reservation) -> None:
+        """Lets into kept slots what is certain to be over before they are needed."""
+        left, looks = self._view.free_slots, FILLS_MAX if self._now_ms < kept.until_ms else 0
+        while left > 0 and looks > 0 and (path := self._walk.next()) is not None:
+            looks -= 1
+            leaf = _leaf(path)
+            entry = leaf.in_order()[0]
+            lets_in = entry.capability in self._view.cut_off and kept.lets_in(entry, self._now_ms)
+            if lets_in and leaf.width <= left and self._has_room(path, leaf.width):
+                left -= self._add_one(path, leaf)
+            else:
+                self._pass_over(path, leaf)
+
+    def _add_one(self, path: Path, leaf: Leaf) -> int:
+        """Plans the first item of a Group; its width."""
+        drawn = self._drawn[leaf] = _Drawn(width=leaf.width, is_one=True)
+        self._add(drawn, path, leaf, 1)
+        return leaf.width
+
+    def _has_room(self, path: Path, width: int) -> bool:
+        """Whether no quota of slots is in the way: where one is, kept slots would stand idle for it."""
+        return all(seat.node.slots_left - self._widths.get(seat.node, 0) >= width for seat in path)
+
+    def _pass_over(self, path: Path, leaf: Leaf) -> None:
+        self._walk.charge(path, 0, partition=leaf.partition, spent=(path[-1],))
 
     def takes(self) -> list[Take]:
         """What is planned, Groups in the order in which they are first drawn from."""
@@ -127,7 +208,7 @@ class _Plan:
         """What would be drawn next, of other Groups of the partitions that are asked."""
         parts: dict[int, int] = {}
         for leaf, drawn in self._drawn.items():
-            parts[leaf.partition] = parts.get(leaf.partition, 0) + drawn.count
+            parts[leaf.partition] = parts.get(leaf.partition, 0) + drawn.count * drawn.width
         takes: list[Take] = []
         listed, looks = 0, self._view.fallbacks * PASSED_OVER if parts else 0
         while listed < self._view.fallbacks and looks > 0 and (path := self._walk.next()) is not None:
@@ -135,7 +216,8 @@ class _Plan:
             leaf, spare_ms = _leaf(path), 0
             for leaf in self._walk.rest(path):
                 looks -= 1
-                if leaf.partition in parts and leaf not in self._drawn:
+                # A wide one would be passed over there, and what is behind it would go first.
+                if leaf.partition in parts and leaf not in self._drawn and not 1 < leaf.width <= self._view.slots:
                     each_ms, draw = self._each(leaf)
                     count = min(leaf.takeable, parts[leaf.partition], draw)
                     drawn = _Drawn(count)
@@ -172,12 +254,12 @@ class _Plan:
                 count = max(1, min(turn, count))
         self._limit(drawn, path, rooms, (count - 1) * each_ms)
         drawn.count += count
-        spent = [path[-1]] if drawn.count == leaf.takeable else []
+        spent = [path[-1]] if drawn.is_one or drawn.count == leaf.takeable else []
         for seat in capped:
-            self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count
+            self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count * drawn.width
             if width >= seat.node.slots_left:
                 spent.append(seat)
-        self._walk.charge(path, count * each_ms, partition=leaf.partition, spent=spent)
+        self._walk.charge(path, count * drawn.width * each_ms, partition=leaf.partition, spent=spent)
         return count
 
     def _each(self, leaf: Leaf) -> tuple[int, int]:
@@ -209,7 +291,8 @@ class _Plan:
         for entry in leaf.in_order():
             most = min(count, entry.takeable)
             if most:
-                takes.append(Take(leaf.partition, leaf.group, entry.capability, most, offset, limits, fallback, sets))
+                asked = (leaf.partition, leaf.group, entry.capability, most, offset, limits, fallback, sets)
+                takes.append(Take(*asked, drawn.width))
                 count -= most
         return takes
 

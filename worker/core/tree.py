@@ -305,6 +305,7 @@ class Ready:
     def _recount(self, leaf: Leaf) -> None:
         self.takeable -= leaf.takeable
         leaf.takeable = sum(entry.takeable for entry in leaf.offers.values())
+        leaf.width = leaf.in_order()[0].head_width if leaf.offers else 1
         self.takeable += leaf.takeable
 
     def _settle(self, touched: dict[Node, bool], now_ms: int) -> None:
