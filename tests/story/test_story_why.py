@@ -149,13 +149,13 @@ async def test_what_only_the_wide_worker_could_run_is_unschedulable_once_that_ha
 ) -> None:
     wide = WorkSpec(id="wide", capability="long", slots=3)
     async with Client.connect(store, actor="ann") as client, start("narrow", slots=2):
-        await client.pause("mission:ours")
+        await client.pause("capability:long")
         async with start("large", slots=4):
             ours = await client.submit(MissionSpec(id="ours", objective="wide", account="acme", work=[wide]))
             assert ours.receipt is not None
             assert ours.receipt.unschedulable == {}
             assert "UNSCHEDULABLE" not in await codes(client, "ours", "wide"), "one Worker is too small, another is not"
-        await client.resume("mission:ours")
+        await client.resume("capability:long")
         (gate,) = (await ours.why("wide")).gates
         assert gate.code == "UNSCHEDULABLE"
         assert gate.text == "it needs 3 slots at once, the largest live Worker that offers long has 2"
