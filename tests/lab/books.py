@@ -298,7 +298,7 @@ class Books:
             self.holds[group, item] = (agent, until_ms)
         elif holder == agent:
             del self.holds[group, item]
-        if holder == "" or not until_ms:
+        if holder == ("" if until_ms else agent):
             self.touch(group, now_ms)
         return True
 
@@ -336,7 +336,7 @@ class Books:
         self._enter(line, now_ms, 1)
         call.how[line] = "live"
         self._publish(call, line.partition, now_ms)
-        return Reply((), (), (line.entry(),), self._told(line.partition, call.changed))
+        return Reply((), (), (self._entry(line, now_ms),), self._told(line.partition, call.changed))
 
     def look(self, partition: int, since: int, now_ms: int) -> Look:
         """The lines, accounts and classes that changed since a version; all there are since none."""

@@ -11,7 +11,7 @@ from builders import a_new_item
 from lab.books import Books, Run, Work
 from store.world import FrozenClock, Hand, World, a_submit, a_yield, opened
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, Grant, GroupId, ItemId, Limits, Urgency
-from treadle.shared.store import Operation, Take, commands
+from treadle.shared.store import Hold, Operation, Take, commands
 from treadle.shared.testing.store import FakeEndpoint
 
 GROUPS = {"a": ("index", "acme", 1.0), "b": ("index", "acme", 2.5), "c": ("render", "umbra", 0.3)}
@@ -33,8 +33,8 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 class Both:
     """The same calls to the model and to the library; each answer is compared."""
 
-    def __init__(self, world: World, hand: Hand, seed: int) -> None:
-        self.world, self.hand, self.random = world, hand, random.Random(seed)
+    def __init__(self, world: World, hand: Hand, other: Hand, seed: int) -> None:
+        self.world, self.hand, self.other, self.random = world, hand, other, random.Random(seed)
         assert world.clock is not None
         self.clock = world.clock
         self.books = Books()
@@ -52,13 +52,15 @@ class Both:
 
     async def step(self) -> None:
         self.clock.now_ms += self.random.choice([0, 1, 40, 700, 3_000])
-        match self.random.choice(["add", "turn", "turn", "turn", "yield", "look"]):
+        match self.random.choice(["add", "turn", "turn", "turn", "yield", "look", "hold"]):
             case "add":
                 await self.add()
             case "turn":
                 await self.turn()
             case "yield":
                 await self.give_back()
+            case "hold":
+                await self.hold()
             case _:
                 await self.look()
 
@@ -108,7 +110,9 @@ class Both:
             for name in names
         ]
         slots = self.random.randint(0, 5)
-        reply = self.books.turn(0, self.clock.now_ms, ends=[run for run, _ in over], takes=takes, slots=slots)
+        reply = self.books.turn(
+            0, self.clock.now_ms, ends=[run for run, _ in over], takes=takes, slots=slots, agent=AgentId("w")
+        )
         submits: list[Operation] = [a_submit(grant) for _, grant in over]
         asked: list[Operation] = list(takes)
         if not submits and not asked:
@@ -131,6 +135,20 @@ class Both:
 
         charges = (most(0, 900, 30_000), most(0, 30_000), most(900, 90_000))
         return self.random.choice([None, Limits(*charges, slots_group=most(1, 2, 4), slots_account=most(2, 6))])
+
+    async def hold(self) -> None:
+        """One of two Workers keeps slots for a first item, or lets it go: what one holds the other is refused."""
+        lines = [line for line in self.books.lines.values() if line.queue]
+        if not lines:
+            return
+        line = self.random.choice(lines)
+        item, keep = line.queue[0][1].item, self.random.random() < 0.7
+        hand = self.random.choice([self.hand, self.other])
+        now_ms, agent = self.clock.now_ms, hand.session.agent
+        (outcome,) = (await hand.turn(Hold(line.group, ItemId(item), keep))).outcomes
+        is_mine = self.books.hold(line.group, item, agent, keep and now_ms + hand.session.lease_ttl_ms, now_ms)
+        assert outcome.code == ("OK" if is_mine or not keep else "RESERVED")
+        self.codes.add(f"hold {outcome.code}")
 
     async def give_back(self) -> None:
         if not self.running:
@@ -159,10 +177,11 @@ class Both:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_the_model_answers_as_the_function_library_does(seed: int, world: World) -> None:
-    hand = await world.hand(AgentId("w"), *CAPABILITIES, ttl_ms=30_000_000)
-    both = Both(world, hand, seed)
+    hand = await world.hand(AgentId("w"), *CAPABILITIES, ttl_ms=30_000_000, slots=8)
+    other = await world.hand("other", *CAPABILITIES, ttl_ms=30_000_000, slots=8)
+    both = Both(world, hand, other, seed)
     await both.open()
     for _ in range(STEPS):
         await both.step()
     assert both.books.versions[0] > STEPS / 4, "most steps changed something"
-    assert {"OK", "SHARE"} <= both.codes
+    assert {"OK", "SHARE", "hold OK"} <= both.codes
