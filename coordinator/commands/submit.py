@@ -50,9 +50,9 @@ def submit(
 
     With --wait, exit status 1 where it was not approved, or --timeout passed first; it goes on all the same.
 
-    --json: {"mission", "items", "repeated", "created_ms", "no_worker", "unschedulable"}, with --wait also {"state",
-    "total", "verified", "running", "waiting", "failed", "cancelled", "open", "timed_out", "failures": [{"item", "type",
-    "text"}]}
+    --json: {"mission", "items", "repeated", "created_ms", "no_worker", "unschedulable", "lacking"}, with --wait also
+    {"state", "total", "verified", "running", "waiting", "failed", "cancelled", "open", "timed_out", "failures": [{"item",
+    "type", "text"}]}
     """
     if timeout is not None and not wait:
         raise Misuse("--timeout: goes with --wait; without it nothing is waited for")

@@ -40,6 +40,7 @@ from treadle.shared.store import (
     Accept,
     Decline,
     FreeSlot,
+    Hold,
     RedisEndpoint,
     Store,
     archiving,
@@ -53,6 +54,8 @@ from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.store.timetable import fire, schedule, schedules, unschedule
 
 FEW, MANY = 200, 200_000
+GATED = 190
+"""The number of the item that waits for Approval."""
 G = GroupId(GROUP)
 NOT_COUNTED = frozenset({"fcall", "info", "config|resetstat", "client|setinfo", "ping", "time"})
 BY_PEOPLE_WHO_REPAIR = {
@@ -87,7 +90,9 @@ class Meter:
 @cache
 def items_of(count: int) -> tuple[NewItem, ...]:
     one = a_new_item()
-    return tuple(replace(one, item=ItemId(f"i{number:06}"), digest=f"d{number}") for number in range(count))
+    items = [replace(one, item=ItemId(f"i{number:06}"), digest=f"d{number}") for number in range(count)]
+    items[GATED] = replace(items[GATED], gates="approval")
+    return tuple(items)
 
 
 async def _load(world: World, count: int, *, is_open: bool) -> None:
@@ -124,6 +129,9 @@ async def _work(meter: Meter) -> None:
     await meter.step("fail turn", lambda: hand.do(a_fail(four)))
     await meter.step("fail turn: tried again", lambda: hand.do(replace(a_fail(five), retryable=True)))
     await meter.step("release turn", lambda: hand.do(a_release(last)))
+    held = ItemId("i000140")
+    await meter.step("hold turn", lambda: hand.do(Hold(G, held)))
+    await meter.step("hold turn: let go", lambda: hand.do(Hold(G, held, keep=False)))
     await meter.step("resize", lambda: world.authority.resize(hand.session, 8))
     await meter.step("renew", lambda: hand.renew(six))
     await meter.step("read", lambda: world.authority.read(0, [(six.group, six.item, "in")]))
@@ -153,6 +161,8 @@ async def _command(meter: Meter) -> None:
     failed = {"actor": "ana", "digest": "d", "evidence": b"by hand"}
     await meter.step("fail_item", lambda: commands.fail_item(store, G, ItemId("i000160"), **failed))  # type: ignore[arg-type]
     await meter.step("retry", lambda: commands.retry(store, G, ItemId("i000160"), actor="ana", action="1"))
+    gated = ItemId(f"i{GATED:06}")
+    await meter.step("approve", lambda: commands.approve(store, G, gated, actor="ana", reason="read"))
     later = Priority(Urgency.ROUTINE)
     await meter.step(
         "prioritise", lambda: commands.prioritise(store, G, ItemId("i000165"), later, actor="ana", action="1")
