@@ -12,7 +12,7 @@ from tiny_house import House, begun, endless, wanted
 from treadle.shared.model import Capability, DirectoryEntry, GroupId, NodeUsage, Usage
 from treadle.shared.policy import AccountRule, MissionRule, Policy, Rule
 from treadle.worker.core.fairness import Standing, entry_virtual_time
-from treadle.worker.core.nodes import HELD_MS, Leaf
+from treadle.worker.core.nodes import Leaf
 from treadle.worker.core.schedule import View, decide
 from treadle.worker.core.tree import Ready
 
@@ -277,12 +277,24 @@ def test_a_lag_that_others_told_before_the_new_weight_is_known_here_counts_once(
     assert {take.sets for take in decide(View(ready, 2), NOW_MS) if take.group == B} == {None}
 
 
-def test_an_offset_that_nothing_explains_is_followed_after_a_while() -> None:
-    ready = a_heavy_one()
-    usage = served(used_ms=10_000, offset=500)
-    for later_ms, expected in ((0, 10_000), (HELD_MS - 1, 10_000), (HELD_MS, 10_500)):
-        ready.update([an_entry(B, 9, usage=usage)], NOW_MS + later_ms)
-        assert virtual_times(ready)[1] == expected
+def test_a_lag_that_others_told_is_followed_where_it_explains_how_far_from_the_level_a_group_stands() -> None:
+    ready = begun()
+    ready.govern(LIGHTER, NOW_MS)
+    ready.update([an_entry(A, 9, usage=served(used_ms=6_000)), an_entry(B, 9, usage=served(used_ms=10_000))], NOW_MS)
+    assert virtual_times(ready) == (6_000, 40_000), "this Worker came later"
+    ready.update([an_entry(B, 9, usage=served(used_ms=10_000, offset=-18_000))], NOW_MS)
+    assert virtual_times(ready) == (6_000, 22_000)
+
+
+def test_a_worker_that_put_all_level_before_a_lag_was_told_stays_so() -> None:
+    """Else the Group whose lag it was would get everything there: the others were lifted to where it seemed to stand."""
+    ready = Ready(AGENT, [CAPABILITY])
+    ready.govern(LIGHTER, NOW_MS)
+    ready.update([an_entry(A, 9, usage=served(used_ms=6_000)), an_entry(B, 9, usage=served(used_ms=10_000))], NOW_MS)
+    ready.begin(NOW_MS)
+    assert virtual_times(ready) == (40_000, 40_000)
+    ready.update([an_entry(B, 9, usage=served(used_ms=10_000, offset=-18_000))], NOW_MS)
+    assert virtual_times(ready) == (40_000, 40_000)
 
 
 def test_a_group_at_its_cap_is_not_ready_and_comes_back_one_run_before_the_level() -> None:

@@ -74,6 +74,8 @@ class Lab:
         """Whether Workers that join from now on keep slots for wide items."""
         self.is_work_conserving = True
         """Whether each free slot is held against what waits: not so where items may be wider than it."""
+        self.reads_all = True
+        """Whether a Worker that a budget stopped reads all partitions before it decides again, as `Shift` does."""
         self.meddle: Callable[[LabWorker], None] | None = None
         """Done to a Worker before each of its decisions: what a test breaks on purpose."""
         self._in_phase = in_phase
@@ -109,7 +111,9 @@ class Lab:
     def crash(self, worker: LabWorker, lapse_ms: int) -> None:
         """A Worker dies: its leases lapse after a time, and its items are takeable again, from their start."""
         worker.is_alive = False
-        runs, worker.running = worker.running, []
+        runs = list(worker.running)
+        for run in runs:
+            worker.end(run)
 
         def lapse() -> None:
             for run in runs:
@@ -200,7 +204,7 @@ class Lab:
         """No slot is free while something is there that fits it (bound c), and none is used twice (S16)."""
         for worker in self.workers:
             assert worker.free >= 0, f"worker {worker.number} runs more than its {worker.slots} slots"
-            if worker.is_alive and worker.free and self.is_work_conserving:
+            if worker.free and worker.is_alive and self.is_work_conserving:
                 assert not self.books.takeable(worker.capabilities), (
                     f"worker {worker.number} has {worker.free} free slots at {self.now_ms}, and work waits"
                 )
@@ -225,11 +229,11 @@ class Lab:
         if not worker.is_alive:
             return
         for run in over:
-            worker.running.remove(run)
+            worker.end(run)
             self._close(run, worker)
         fruitless, has_looked = 0, False
         while fruitless < FRUITLESS_MAX:
-            if not self.stale_ms:
+            if not self.stale_ms or (worker.is_stopped and self.reads_all):
                 worker.look(self.books, range(len(worker.versions)), self.now_ms)
             if self.meddle:
                 self.meddle(worker)
@@ -263,7 +267,7 @@ class Lab:
             has_looked = True
 
     def _begin(self, worker: LabWorker, run: Run) -> None:
-        worker.running.append(run)
+        worker.begin(run)
         if worker.kept is not None and (worker.kept.wide.group, worker.kept.wide.item) == (run.group, run.work.item):
             worker.done(self.now_ms)
         self.changes.append((self.now_ms, run.group, run.work.width))

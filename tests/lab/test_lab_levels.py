@@ -181,6 +181,32 @@ def test_s21_many_workers_share_by_account_over_partitions(seed: int) -> None:
     assert use(lab, NOW_MS, lab.now_ms) == 1
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_trap_a_worker_that_a_budget_stopped_and_that_reads_one_partition_only_misjudges_accounts(seed: int) -> None:
+    """The same with items of 60 s, which all end at one instant: by weight over 5 minutes, and no minute is one account's."""
+
+    def run(*, reads_all: bool) -> tuple[list[float], float]:
+        lab = Lab(32, 1, stale_ms=1_000, partitions=4, seed=seed)
+        lab.reads_all = reads_all
+        rules = tuple(Rule(name, AccountRule(weight=weight)) for name, weight in WEIGHTS.items())
+        lab.govern(Policy(version=1, accounts=rules))
+        for name in WEIGHTS:
+            for partition in range(4):
+                lab.open(f"{name}{partition}", account=name, partition=partition, runs_ms=[60_000] * 60)
+        lab.for_s(300)
+        minutes = [
+            shares(lab, NOW_MS + begun, NOW_MS + begun + MINUTE_MS, lambda group: group[0])
+            for begun in range(0, 5 * MINUTE_MS, MINUTE_MS)
+        ]
+        had = shares(lab, NOW_MS, lab.now_ms, lambda group: group[0])
+        return [had[name] for name in WEIGHTS], max(max(minute.values()) for minute in minutes)
+
+    had, largest = run(reads_all=True)
+    assert had == pytest.approx([0.125, 0.125, 0.25, 0.5], abs=0.03)
+    assert largest < 0.75
+    assert run(reads_all=False)[1] == 1
+
+
 def capped(seed: int) -> tuple[Lab, Policy]:
     """4 Workers x 2, three equal Groups, one of which may run one item at a time; its policy without that cap."""
     lab = Lab(4, 2, stale_ms=250, seed=seed)

@@ -97,10 +97,10 @@ def test_a_narrow_group_of_great_weight_takes_what_it_can_and_leaves_the_rest_by
     """16 slots; 90 % of the weight can run on one of them only: it has that one, the others share 15 as 1 to 1."""
     lab = Lab(15, 1, stale_ms=250, seed=seed)
     lab.join(1, ("index", "narrow"))
-    lab.open("narrow", weight=18, capability="narrow", runs_ms=[1_000] * 700)
+    lab.open("narrow", weight=18, capability="narrow", runs_ms=[1_000] * 400)
     for name in ("a", "b"):
-        lab.open(name, runs_ms=endless(lab, 1_000, 11 * MINUTE_MS))
-    lab.run(NOW_MS + 11 * MINUTE_MS)
+        lab.open(name, runs_ms=endless(lab, 1_000, 6 * MINUTE_MS))
+    lab.run(NOW_MS + 6 * MINUTE_MS)
     had = shares(lab, NOW_MS + MINUTE_MS, lab.now_ms)
     assert had["narrow"] == pytest.approx(0.0625 * 0.95, abs=0.005)
     assert had["a"] == pytest.approx(had["b"], abs=0.01)

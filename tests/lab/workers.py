@@ -28,6 +28,7 @@ class LabWorker:
         self.ready = Ready(AgentId(f"worker-{number}"), self.capabilities)
         self.versions = [0] * partitions
         self.running: list[Run] = []
+        self._used = 0
         self.is_alive = True
         self.fallbacks = FALLBACKS_MAX
         self.has_budgets = True
@@ -42,12 +43,22 @@ class LabWorker:
         """Takes asked for, and how many of them a budget stopped."""
         self.refused = 0
         self._rounds = 0
-        self._is_stopped = False
+        self.is_stopped = False
+        """Whether a budget stopped one of the last ones."""
         self.wide: Wide | None = None
 
     @property
     def free(self) -> int:
-        return self.slots - sum(run.work.width for run in self.running)
+        """Below 0 where it was given less slots than it uses."""
+        return self.slots - self._used
+
+    def begin(self, run: Run) -> None:
+        self.running.append(run)
+        self._used += run.work.width
+
+    def end(self, run: Run) -> None:
+        self.running.remove(run)
+        self._used -= run.work.width
 
     def look(self, books: Books, partitions: Iterable[int], now_ms: int) -> None:
         """Read what changed in the directory of some partitions."""
@@ -65,7 +76,7 @@ class LabWorker:
         free = self.free
         lists: dict[int, tuple[list[Take], int]] = {}
         planned = 0
-        self._rounds = self._rounds + 1 if self._is_stopped else 0
+        self._rounds = self._rounds + 1 if self.is_stopped else 0
         charges = self.has_budgets and self._rounds < CHARGED_ROUNDS
         view = View(
             self.ready,
@@ -131,7 +142,7 @@ class LabWorker:
         """Fold what came of a round's takes."""
         codes = [code for reply in replies for code in reply.codes]
         given = sum(len(reply.started) for reply in replies)
-        self._is_stopped = "SHARE" in codes
+        self.is_stopped = "SHARE" in codes
         self.asked += len(codes)
         self.refused += codes.count("SHARE")
         if codes:

@@ -15,8 +15,8 @@ SAME_ENTRY_MS = 1_000
 NO_CAP = 10**9
 """More slots than there are."""
 
-HELD_MS = 5_000
-"""For how long an offset that nobody here can explain is not followed: by then a new policy is known to every Worker."""
+TOLD_MS = 5_000
+"""Within so long every Worker knows a new policy."""
 
 Place = tuple[float, int, int, str]
 """Key, second of entry, hash, name: least first, never equal for two children of one node."""
@@ -103,9 +103,8 @@ class Leaf(Node):
     """Of its first item, as far as is known."""
     lag: float = 0.0
     """What of its shift keeps its lag at a change of weight (rule 7), until the store has it as a part of the offset."""
-    held: float = 0.0
-    """What of its shift undoes an offset that another Worker set by a weight that is not known here yet."""
-    held_until_ms: int = 0
+    told_until_ms: int = 0
+    """Until when a new weight that comes to be known here was told to the store by others already."""
 
     @property
     def has_work(self) -> bool:
@@ -113,26 +112,26 @@ class Leaf(Node):
 
     def weigh(self, weight: float, now_ms: int, *, level: float) -> None:
         before = self.standing
-        if self.held:  # the offset is already what it is to be by this weight
-            self.set(Standing(before.usage, weight, before.tag, before.shift - self.held))
-            self.held = 0.0
-        else:
-            self.set(before.weighing(weight, now_ms, level=level))
+        self.set(before.weighing(weight, now_ms, level=level))
+        if now_ms >= self.told_until_ms:
             self.lag += self.standing.shift - before.shift
 
     def count(self, usage: Usage, now_ms: int) -> None:
-        """Takes the store's newest word: a new offset replaces what this Worker shifted."""
+        """Takes the store's newest word: a new offset replaces what this Worker shifted.
+
+        One that was set for a lag that is not known here is followed only where that brings it nearer to V: else this Worker
+        has not heard of the new weight yet, or came before the store had.
+        """
         before = self.standing
         shift, moved = before.shift, usage.offset - before.usage.offset
-        if self.held and now_ms >= self.held_until_ms:
-            shift, self.held = shift - self.held, 0.0
         if (usage.entry, usage.served) != (before.usage.entry, before.usage.served):
             self.lag = shift = 0.0 if moved else self.lag
-            self.held = 0.0
         elif moved and self.lag:
             shift, self.lag = shift - self.lag, 0.0
         elif moved:
-            shift, self.held, self.held_until_ms = shift - moved, self.held - moved, now_ms + HELD_MS
+            ahead = before.virtual_time(now_ms) - self.level.virtual_time(now_ms)
+            if abs(ahead) <= abs(ahead + moved):
+                shift, self.told_until_ms = shift - moved, now_ms + TOLD_MS
         self.set(Standing(usage, before.weight, before.tag, shift))
 
     def offset_to_tell(self, now_ms: int) -> tuple[int, int | None]:
