@@ -63,7 +63,10 @@ class Mission:
         await self.view()
         facts = await self._asking.ask(lambda store: pictures.why(store, target.group, ItemId(target.item or "")))
         if facts is None:
-            raise Refused(f"mission {quoted(self.id)} has no item {quoted(item)}", code="INVALID_COMMAND")
+            raise Refused(
+                f"mission {quoted(self.id)} has no item {quoted(item)}; its `items()` tell their ids",
+                code="INVALID_COMMAND",
+            )
         return await self._asking.wait(lambda store, _: why_of(store, facts))
 
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event, None]:

@@ -12,6 +12,8 @@ from .versions import does
 
 NEVER_MS = 90_000_000_000_000
 """The end of a quarantine that only a person ends (`_quarantine.lua`)."""
+ENDED = ("ended", "cancelled")
+"""States of a Group whose Mission has ended."""
 SILENT_AFTER_TTLS = 4
 """A live session tells every partition each second TTL that it is there; after four of silence it is as good as gone."""
 

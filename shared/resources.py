@@ -92,5 +92,5 @@ def _checked(pairs: Iterable[tuple[object, object]]) -> Resources:
             raise Misuse(f"{name} is there twice; give its sum once")
         found[name] = count
     if len(found) > NAMES_MAX:
-        raise Misuse(f"{len(found)} names, at most {NAMES_MAX}")
+        raise Misuse(f"{len(found)} names, at most {NAMES_MAX}; leave some out")
     return tuple(sorted(found.items()))

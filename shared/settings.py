@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import Misuse
-from .resources import COUNT_MAX, NAMES_MAX, parse
+from .resources import COUNT_MAX, FORM, NAMES_MAX, parse
 
 ENV_PREFIX = "TREADLE_"
 SLOTS_MAX = 1024
@@ -79,7 +79,7 @@ class Settings(BaseSettings):
         default="",
         description="What one Worker has besides slots; an item that needs some is started only while they are free",
         json_schema_extra={
-            "bound": f"NAME=COUNT,... with {NAMES_MAX} names at most, counts 1 to {COUNT_MAX:,}",
+            "bound": f"{FORM} with {NAMES_MAX} names at most, counts 1 to {COUNT_MAX:,}",
             "default": "none",
         },
     )

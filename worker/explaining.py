@@ -44,8 +44,9 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
     """Why the item waits, as far as it is up to this Worker."""
     group = question.group
     held = tenure.queues.get(group, question.item)
-    standing = tenure.taking.ready.standings().get(group)
-    used_up, resumes_in_ms = quotas(tenure.taking.ready, group, question.width, now_ms)
+    ready = tenure.taking.ready
+    leaf = ready.leaf_of(group)
+    used_up, resumes_in_ms = quotas(ready, group, question.width, now_ms)
     here = Here(
         slots=tenure.slots,
         free_slots=max(0, tenure.open_slots),
@@ -53,9 +54,9 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
         spare=tenure.spare,
         quotas=used_up,
         resumes_in_ms=resumes_in_ms,
-        is_known=standing is not None,
-        behind=behind(tenure.taking.ready, group, now_ms),
-        typical_ms=standing.usage.typical_ms if standing is not None else 0,
+        is_known=leaf is not None,
+        behind=behind(ready, group, now_ms),
+        typical_ms=leaf.standing.usage.typical_ms if leaf is not None else 0,
         is_mine=held is not None and held.state is ItemState.QUEUED,
         is_stopping=tenure.is_stopping,
         serves=tenure.serves(group),

@@ -14,6 +14,8 @@ from treadle.shared.store import Block, Fail, Operation, Start, Submit, Turn, pa
 from treadle.shared.store.operations import OPERATIONS_MAX, TURN_BYTES_MAX, Take
 
 TAKES_KEPT = 16
+Takes = dict[int, tuple[list[Take], int]]
+"""By partition, the list to take from and the total width to fill."""
 TICKET = TypeVar("TICKET")
 
 
@@ -83,14 +85,14 @@ class Lanes(Generic[TICKET]):
 
     def freeze(
         self,
-        takes: dict[int, tuple[list[Take], int]],
+        takes: Takes,
         cursors: dict[int, list[tuple[GroupId, int]]],
         resources: Resources = (),
     ) -> list[Turn]:
         """The turns to send now: unanswered ones as they were, new ones from what waits and from `takes`.
 
-        `takes`: by partition, the list to take from and the total width to fill. What is free of `resources` goes to one of
-        them, each in its turn: what two were given could be filled twice.
+        What is free of `resources` goes to one partition that is taken from, each in its turn: what two were given could be
+        filled twice.
         """
         turns: list[Turn] = []
         if resources and (open_ := [one for one in takes if self._lanes[one].frozen is None]):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from treadle.shared.model import Capability, Event, GroupId, LeaseId
 from treadle.shared.names import shown
@@ -21,7 +20,7 @@ from .core.nodes import Leaf
 from .core.preemption import Running, Share, Waiting, preempt, share_of
 from .core.schedule import View, decide, limits_of
 from .core.tree import Ready
-from .lanes import Lanes
+from .lanes import Lanes, Takes
 from .run import Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
@@ -29,15 +28,6 @@ HOLD_OFF_MS = 1_000
 """A Group that has all the slots that it may wait for is not asked for again so soon."""
 SPAN_MS_MAX = 86_400_000
 """The store's bound of a reservation, and of when a run is overdue (`_preempt.lua`)."""
-
-Takes = dict[int, tuple[list[Take], int]]
-"""By partition, the list to take from and the total width to fill."""
-
-
-class _Stage(Enum):
-    RESERVING = auto()
-    ASKING = auto()
-    ASKED = auto()
 
 
 @dataclass(slots=True)
@@ -51,7 +41,8 @@ class _Request:
     capability: Capability
     until_ms: int
     """When its reservation is over."""
-    stage: _Stage = _Stage.RESERVING
+    is_reserved: bool = False
+    """Whether the store has it: then it is to be given up once it is not needed."""
 
 
 class Preempting:
@@ -104,8 +95,8 @@ class Preempting:
             left = take.most - promised.get(take.group, 0)
             promised[take.group] = max(0, -left)
             if left > 0 and take.group not in self._held_off:
-                leaf = self._ready.path_of(take.group)[-1]
-                assert isinstance(leaf, Leaf)
+                leaf = self._ready.leaf_of(take.group)
+                assert leaf is not None
                 width = leaf.offers[take.capability].head_width
                 return Waiting(take.group, take.capability, width, self._path(take.group, now_ms, waits=True)), leaf
         return None, None
@@ -132,10 +123,9 @@ class Preempting:
         elif isinstance(operation, ReserveSlot) and request is None:  # its run ended meanwhile
             self._lanes.ask(partition, FreeSlot(operation.group, operation.lease), Ticket())
         elif isinstance(operation, ReserveSlot) and request is not None:
-            request.stage = _Stage.ASKING
+            request.is_reserved = True
             self._lanes.ask(request.run.grant.partition, self._ask(request), Ticket())
         elif request is not None and outcome.done:
-            request.stage = _Stage.ASKED
             request.run.wants_yield = True
             _log.info("%s: asked for its slot, it yields at its next checkpoint", request.run.name)
         elif request is not None:
@@ -155,7 +145,7 @@ class Preempting:
     def ended(self, run: Run) -> None:
         """The slot of a run is free, or about to be, however that came: it is kept for who waits for it."""
         request = self._requests.pop(run.lease.lease_id, None)
-        if request is not None and request.stage is not _Stage.RESERVING:
+        if request is not None and request.is_reserved:
             self._freed.append(request)
 
     def favour(self, takes: Takes, free: int, now_ms: int) -> Takes:
@@ -165,7 +155,7 @@ class Preempting:
         left = free
         for request in freed:
             self._give_up(request)
-            leaf = next((node for node in self._ready.path_of(request.group) if isinstance(node, Leaf)), None)
+            leaf = self._ready.leaf_of(request.group)
             if leaf is None or not leaf.is_ready(now_ms) or request.until_ms <= now_ms:
                 continue
             entry = leaf.offers.get(request.capability)
@@ -180,7 +170,7 @@ class Preempting:
     def stop(self) -> None:
         """Nobody is asked any more, and nothing is held."""
         for request in (*self._requests.values(), *self._freed):
-            if request.stage is not _Stage.RESERVING:
+            if request.is_reserved:
                 self._give_up(request)
         self._requests.clear()
         self._freed.clear()

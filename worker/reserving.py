@@ -15,7 +15,6 @@ from treadle.shared.model import Grant, GroupId, ItemId
 from treadle.shared.names import shown
 from treadle.shared.store import Hold, Outcome
 
-from .core.nodes import Leaf
 from .core.reservations import Reservation, expected_ms, still_first
 from .lanes import Lanes
 from .run import Run, Ticket
@@ -61,7 +60,7 @@ class Reserving:
         if self.kept is None or self.renews_ms is None:
             return
         wide = self.kept.wide
-        leaf = next((node for node in self._taking.ready.path_of(wide.group) if isinstance(node, Leaf)), None)
+        leaf = self._taking.ready.leaf_of(wide.group)
         if not still_first(wide, leaf, self._taking.slots, now_ms):
             self.let_go()
         elif now_ms >= self.renews_ms:
@@ -110,6 +109,6 @@ class Reserving:
 
     def _expected_end_ms(self, run: Run, now_ms: int) -> int:
         """By what runs of its Group usually take; of an unmeasured one nobody knows: it may end now."""
-        standings = self._taking.ready.standing_of(run.grant.group)
-        typical_ms = standings[-1].usage.typical_ms if standings else 0
+        leaf = self._taking.ready.leaf_of(run.grant.group)
+        typical_ms = 0 if leaf is None else leaf.standing.usage.typical_ms
         return now_ms + max(0, typical_ms - round(1000 * run.lasted_s))

@@ -12,10 +12,10 @@ from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, I
 from treadle.shared.resources import Resources, covers
 from treadle.shared.store import Take, Turn, TurnReply
 
-from .core.nodes import Leaf
 from .core.reservations import Reservation, Wide, behind, open_to
 from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, plan
 from .core.tree import Ready
+from .lanes import Takes
 
 FRUITLESS_MAX = 8
 """Takes in a row that give nothing although something is listed, before it waits for the next look."""
@@ -62,8 +62,8 @@ class Taking:
         self.is_stopped = False
         """Whether a budget stopped a take since the last ones were planned: other counters may be as old."""
 
-    def takes(self, free: int, now_ms: int) -> dict[int, tuple[list[Take], int]]:
-        """By partition, the list to take from and the total width to fill; nothing while nothing could be got."""
+    def takes(self, free: int, now_ms: int) -> Takes:
+        """What to take with so many free slots; nothing while nothing could be got."""
         if self.ready.resumes_ms is not None and self.ready.resumes_ms <= now_ms:
             self.is_hungry = True
         self.ready.tick(now_ms)
@@ -82,7 +82,7 @@ class Taking:
             cut_off=self._cut_off,
         )
         alone, self._alone = self._alone, None
-        takes: dict[int, tuple[list[Take], int]] = {}
+        takes: Takes = {}
         planned = 0
         made = plan(view, now_ms)
         self.wide = made.wide
@@ -148,7 +148,7 @@ class Taking:
     def give_way(self, wide: Wide, now_ms: int) -> None:
         """Goes on behind an item that slots cannot be kept for here, until its Group's next entry and a second at least."""
         self._given_way[wide.group, wide.capability] = (wide.item, now_ms + GIVE_WAY_MS)
-        leaf = next((node for node in self.ready.path_of(wide.group) if isinstance(node, Leaf)), None)
+        leaf = self.ready.leaf_of(wide.group)
         entry = leaf.offers.get(wide.capability) if leaf is not None else None
         if entry is not None and entry.head_item == wide.item:
             self.kept_elsewhere[wide.group, wide.capability] = wide.item

@@ -68,7 +68,7 @@ def apply(
     name, text = _read(file)
     parse(text, name=name)
     if len(why) > policies.NOTE_CHARS_MAX:
-        raise Misuse(f"--note: {len(why):,} characters, at most {policies.NOTE_CHARS_MAX}")
+        raise Misuse(f"--note: {len(why):,} characters, at most {policies.NOTE_CHARS_MAX}; shorten it")
 
     async def work(store: Store) -> tuple[int, bool]:
         return await persist(store, lambda: policies.apply(store, text, actor=default_actor(), note=why))

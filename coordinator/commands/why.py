@@ -31,8 +31,8 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
     could run it are asked for theirs: who has not answered within half a second is not waited for.
 
     Codes: APPROVAL DEPENDENCY NOT_BEFORE BACKOFF HELD OFFER_OVER OFFERED_TO QUARANTINE PAUSED BUDGET QUOTA NO_WORKER
-    UNSCHEDULABLE CAPACITY RESOURCES QUEUED KEPT_OUT STOPPING NOT_SERVED FAIR_SHARE UNHEARD NO_ANSWER NEXT; of one that does
-    not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
+    UNSCHEDULABLE RESERVED CAPACITY RESOURCES QUEUED KEPT_OUT STOPPING NOT_SERVED FAIR_SHARE UNHEARD NO_ANSWER NEXT; of one
+    that does not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
     --json: {"mission", "item", "state", "capability", "version", "asked", "answered", "gates": [{"code", "text", "change",
     "from_s", "to_s"}], "forecast"}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in seconds

@@ -9,14 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from treadle.shared.facts import GroupFacts, WorkerFacts
+from treadle.shared.facts import ENDED, GroupFacts, WorkerFacts
 from treadle.shared.model import GroupId
 from treadle.shared.names import token
 from treadle.shared.policy import Policy
 from treadle.shared.versions import shelf
-
-ENDED = ("ended", "cancelled")
-"""States of a Group whose Mission has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from .. import codec
 from ..errors import Corrupt, TreadleError
-from ..facts import FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
+from ..facts import ENDED, FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
 from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from ..names import name_of
 from ..resources import parse_capacity
@@ -24,8 +24,6 @@ from .store import Store
 SESSION_TTLS = 10
 """The due entry of a session stands this many lease TTLs behind its last renewal (`_session.lua`)."""
 PAGE = 500
-ENDED = ("ended", "cancelled")
-"""States of a Group whose Mission has ended."""
 SHOWN_DEPENDENCIES = 20
 AFTER_MAX = 1_000
 RUNS_LOOKED_AT = 4_000

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from .. import codec
-from ..facts import BlockedFacts, FailureFacts, StuckFacts
+from ..facts import ENDED, BlockedFacts, FailureFacts, StuckFacts
 from ..model import AgentId, GroupId, ItemId, ItemState
 from ..names import name_of
 from ..versions import parted
 from . import keys, views
-from .pictures import ENDED, evidence
+from .pictures import evidence
 from .store import Store
 
 PAGE = 500

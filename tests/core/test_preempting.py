@@ -24,8 +24,8 @@ from treadle.shared.policy import Policy, Preemption
 from treadle.shared.store import AskYield, FreeSlot, Operation, Outcome, ReserveSlot, Take
 from treadle.worker.core.tree import Ready
 from treadle.worker.handlers import Handler
-from treadle.worker.lanes import Lanes
-from treadle.worker.preempting import HOLD_OFF_MS, Preempting, Takes
+from treadle.worker.lanes import Lanes, Takes
+from treadle.worker.preempting import HOLD_OFF_MS, Preempting
 from treadle.worker.run import Run, Ticket
 
 BUSY, NEW, OTHER = GroupId("busy"), GroupId("new"), GroupId("other")

@@ -29,7 +29,7 @@ ITEMS = {"one": 500, "two": 4_000, "five": 4_000}
 """More than 32 slots can do in that time: all three wait for slots throughout."""
 LONG_S, SHORT_S, MANY, FEW = 6.0, 0.3, 10_000, 10
 """What starts is charged in advance: the tenth of ten starts when the other account has had nine such runs since they came.
-That is 9 / 32 of a run on 32 slots; half a second until all Workers have heard and one short run come on top."""
+That is 9 / 32 of a run on 32 slots; a second at most until all Workers have heard, and one short run, come on top."""
 
 
 async def service_s(desk: Desk, since_ms: int, until_ms: int) -> dict[str, float]:

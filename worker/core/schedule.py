@@ -59,10 +59,6 @@ class Take(NamedTuple):
     """How many slots each is expected to fill."""
 
 
-Action = Take
-"""What `decide` may give; a closed union that grows."""
-
-
 class Plan(NamedTuple):
     """What a decision comes to: what to take, and the wide item whose turn it is and which slots are to be kept for."""
 
@@ -91,7 +87,7 @@ class View:
     """The capabilities whose runs end with their time-out here: only they may use kept slots."""
 
 
-def decide(view: View, now_ms: int) -> tuple[Action, ...]:
+def decide(view: View, now_ms: int) -> tuple[Take, ...]:
     """What `plan` takes."""
     return plan(view, now_ms).takes
 
@@ -151,8 +147,8 @@ class _Plan:
             self.is_kept = True
             self._fill(kept)
             return self._view.free_slots
-        leaf = self._view.ready.path_of(wide.group)[-1]
-        assert isinstance(leaf, Leaf)
+        leaf = self._view.ready.leaf_of(wide.group)
+        assert leaf is not None
         self._drawn[leaf] = _Drawn(1, wide.width, is_one=True)  # in no budget: its turn was when slots were first kept
         return wide.width
 

@@ -186,6 +186,10 @@ class Ready:
         seen = [self._shortest_ms[name] for name in leaf.offers if name in self._shortest_ms]
         return min(seen, default=None)
 
+    def leaf_of(self, group: GroupId) -> Leaf | None:
+        """A Group's node; None for one that is not known here."""
+        return self._leaves.get(group)
+
     def path_of(self, group: GroupId) -> tuple[Node, ...]:
         """Class, account and Group, from above; nothing for a Group that is not known here."""
         leaf = self._leaves.get(group)

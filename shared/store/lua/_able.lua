@@ -1,21 +1,26 @@
 -- What live sessions are able to do: by capability and version, by slots and resources.
 
+-- What a session's record says of its slots and resources, and of its capabilities.
+local function offer_of(record)
+  return string.match(record, '^%d+ %S+ %d+ (%S+) (%S*)$')
+end
+
 -- Whether a session's capacity and capabilities will do for an item, with all that it has.
-local function suits(record, cap, width, need)
-  local capacity, capabilities = string.match(record, '^%d+ %S+ %d+ (%S+) (%S*)$')
+local function suits(capacity, capabilities, cap, width, need)
   return width <= T.slots_of(capacity) and T.does(capabilities, cap) and (need == '' or T.covers(T.counts_of(capacity), need))
 end
 
 -- Whether the caller's session does work of an item's capability, with all its slots and resources.
 function T.is_able(S, it)
-  return suits(S.record, it.cap, tonumber(it.w or '1'), it.need or '')
+  local capacity, capabilities = offer_of(S.record)
+  return suits(capacity, capabilities, it.cap, tonumber(it.w or '1'), it.need or '')
 end
 
 -- Slots of the largest live session that offers a capability.
 function T.largest(S, cap)
   local most = 0
   for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
-    local capacity, capabilities = string.match(record, '^%d+ %S+ %d+ (%S+) (%S*)$')
+    local capacity, capabilities = offer_of(record)
     if T.does(capabilities, cap) then most = math.max(most, T.slots_of(capacity)) end
   end
   return most
@@ -26,8 +31,8 @@ end
 function T.lacking(S, cap, width, need)
   local most = {}
   for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
-    if suits(record, cap, width, need) then return nil end
-    local capacity, capabilities = string.match(record, '^%d+ %S+ %d+ (%S+) (%S*)$')
+    local capacity, capabilities = offer_of(record)
+    if suits(capacity, capabilities, cap, width, need) then return nil end
     if T.does(capabilities, cap) then
       for name, count in pairs(T.counts_of(capacity)) do most[name] = math.max(most[name] or 0, count) end
     end

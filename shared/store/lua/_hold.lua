@@ -24,14 +24,19 @@ function T.show_hold(G, it)
   for _, agent in ipairs(T.candidates(it.to)) do G.dir['>' .. agent] = G.dir['>' .. agent] or 'touch' end
 end
 
--- h: a reservation that was not renewed is over; whoever has the slots may take the item.
+-- A reservation is over: whoever has the slots may take the item, and is told.
+function T.open_held(G, it)
+  T.let_go(G, it)
+  T.show_hold(G, it)
+  if not it.to then G.leftover[T.shelf(it.cap)] = true end
+end
+
+-- h: a reservation that was not renewed is over.
 function T.end_hold(S, G, it, member)
   if it and T.holder(S, it) then
     G.due[member] = tonumber(string.match(it.rsv, '%d+$'))
   elseif it and it.rsv then
-    T.let_go(G, it)
-    T.show_hold(G, it)
-    if not it.to then G.leftover[T.shelf(it.cap)] = true end
+    T.open_held(G, it)
   else
     G.due[member] = false
   end

@@ -13,11 +13,7 @@
 T.arity.hold = 3
 
 local function let_go(S, G, it, code)
-  if not code and it.rsv and not T.is_held(S, it) then
-    T.let_go(G, it)
-    T.show_hold(G, it)
-    if not it.to then G.leftover[T.shelf(it.cap)] = true end
-  end
+  if not code and it.rsv and not T.is_held(S, it) then T.open_held(G, it) end
   T.outcome(S, G, code or 'OK')
 end
 
