@@ -49,6 +49,10 @@ class Lanes(Generic[TICKET]):
         """Whether no operation waits and no turn is unanswered."""
         return not any(lane.frozen or lane.waiting for lane in self._lanes.values())
 
+    def awaits(self, partition: int) -> bool:
+        """Whether the partition's last turn is unanswered: it is repeated before anything else is asked there."""
+        return self._lanes[partition].frozen is not None
+
     @property
     def reserved(self) -> int:
         """Width that is about to be started: what unanswered turns may take, and every Start that was asked for."""

@@ -149,23 +149,39 @@ class Preempting:
             self._freed.append(request)
 
     def favour(self, takes: Takes, free: int, now_ms: int) -> Takes:
-        """The takes of this round, those for which slots were freed before all others; void where they have nothing left."""
+        """The takes of this round, those for which slots were freed before all others; void where they have nothing left.
+
+        Where a partition still has to answer, nothing can be taken there: the slot is kept until it can, within its time.
+        """
         first: Takes = {}
         freed, self._freed = self._freed, []
         left = free
         for request in freed:
-            self._give_up(request)
-            leaf = self._ready.leaf_of(request.group)
-            if leaf is None or not leaf.is_ready(now_ms) or request.until_ms <= now_ms:
+            found = self._found(request, left, now_ms)
+            if found is None:
+                self._give_up(request)
                 continue
-            entry = leaf.offers.get(request.capability)
-            if entry is not None and entry.head_width <= left:
-                left -= entry.head_width
-                listed, width = first.get(request.partition, ([], 0))
-                offset, sets = leaf.offset_to_tell(now_ms)
-                take = Take(request.group, request.capability, 1, offset, limits_of(leaf), sets)
-                first[request.partition] = ([*listed, take], width + entry.head_width)
+            take, width = found
+            left -= width
+            listed, before = first.get(request.partition, ([], 0))
+            if self._lanes.awaits(request.partition):
+                self._freed.append(request)
+            else:
+                self._give_up(request)
+                listed = [*listed, take]
+            first[request.partition] = (listed, before + width)
         return _before(first, takes, free) if first else takes
+
+    def _found(self, request: _Request, free: int, now_ms: int) -> tuple[Take, int] | None:
+        """The take of who waits for a freed slot, and its width; None where it has nothing that fits, or waited too long."""
+        leaf = self._ready.leaf_of(request.group)
+        if leaf is None or not leaf.is_ready(now_ms) or request.until_ms <= now_ms:
+            return None
+        entry = leaf.offers.get(request.capability)
+        if entry is None or entry.head_width > free:
+            return None
+        offset, sets = leaf.offset_to_tell(now_ms)
+        return Take(request.group, request.capability, 1, offset, limits_of(leaf), sets), entry.head_width
 
     def stop(self) -> None:
         """Nobody is asked any more, and nothing is held."""

@@ -21,7 +21,7 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.policy import Policy, Preemption
-from treadle.shared.store import AskYield, FreeSlot, Operation, Outcome, ReserveSlot, Take
+from treadle.shared.store import AskYield, FreeSlot, Operation, Outcome, ReserveSlot, Take, Turn
 from treadle.worker.core.tree import Ready
 from treadle.worker.handlers import Handler
 from treadle.worker.lanes import Lanes, Takes
@@ -213,6 +213,45 @@ async def test_a_freed_slot_is_anybodys_where_who_waited_cannot_use_it(why: str)
     now_ms = AT_MS + (90_000 if why == "it waited too long" else 0)
     assert bench.preempting.favour(planned, free, now_ms) is planned
     assert bench.sent() == [FreeSlot(NEW, run.lease.lease_id)]
+
+
+def a_freed_slot_behind_an_unanswered_turn() -> tuple[Bench, Turn]:
+    bench = Bench()
+    run = bench.run()
+    bench.waits()
+    bench.asked(run)
+    bench.lanes.ask(1, FreeSlot(OTHER, LeaseId("l")), Ticket())
+    (unanswered,) = bench.lanes.freeze({}, {})
+    bench.preempting.ended(run)
+    return bench, unanswered
+
+
+async def test_a_freed_slot_is_kept_while_the_partition_of_who_waited_still_has_to_answer() -> None:
+    """A reply was lost: nothing else is asked there before that turn is repeated, and no other partition gets the slot."""
+    bench, unanswered = a_freed_slot_behind_an_unanswered_turn()
+    planned: Takes = {0: ([Take(OTHER, CAPABILITY, 1, 0)], 1)}
+    for _ in range(2):
+        assert bench.lanes.freeze(bench.favour(planned), {}) == [unanswered]
+    bench.lanes.answered(unanswered)
+    (turn,) = bench.lanes.freeze(bench.favour(planned), {})
+    freed, taken = turn.operations
+    assert freed == FreeSlot(NEW, LeaseId("l-1"))
+    assert isinstance(taken, Take)
+    assert (turn.partition, taken.group, turn.slots) == (1, NEW, 1)
+    assert bench.favour(planned) is planned
+
+
+async def test_a_freed_slot_is_kept_for_an_answer_no_longer_than_it_is_reserved() -> None:
+    bench, _ = a_freed_slot_behind_an_unanswered_turn()
+    planned: Takes = {0: ([Take(OTHER, CAPABILITY, 1, 0)], 1)}
+    assert 0 not in bench.preempting.favour(planned, 1, AT_MS + 89_999)
+    assert bench.preempting.favour(planned, 1, AT_MS + 90_000) is planned
+
+
+async def test_what_is_free_besides_a_kept_slot_is_for_others() -> None:
+    bench, _ = a_freed_slot_behind_an_unanswered_turn()
+    other = Take(OTHER, CAPABILITY, 2, 0)
+    assert bench.favour({0: ([other], 2)}, 2)[0] == ([other], 1)
 
 
 async def test_a_reservation_that_is_over_does_not_keep_its_group_from_asking_another_run() -> None:
