@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
-from .resources import Resources
+from .resources import Resources, unpacked
 from .usage import STARTS_EPOCH_MS as STARTS_EPOCH_MS
 from .usage import UNBOUNDED as UNBOUNDED
 from .usage import Limits as Limits
@@ -212,20 +212,24 @@ class Event:
             raise KeyError(f"{self.kind} {self.event_id} has no {name!r}") from None
 
 
-_SORT_KEY = re.compile(r".*:([^:*+]*)(?:\*([0-9]{1,14}))?(?:\+([0-9]{1,14}))?(?:@(\S+))?")
+_NEEDS = r"&([a-z0-9._=,-]+=[0-9]+)"
+_SORT_KEY = re.compile(rf".*:([^:*+&]*)(?:\*([0-9]{{1,14}}))?(?:\+([0-9]{{1,14}}))?(?:{_NEEDS})?(?:@(\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What a place in the order of a Group says of its item: `<due><urgency><impact>:<item>[*<width>][+<timeout_ms>]`.
+    """What a place in the order of a Group says of its item.
 
-    In the directory `@<agent>` stands behind it while a Worker keeps slots free for the item.
+    `<due><urgency><impact>:<item>[*<width>][+<timeout_ms>][&<resources>]`. In the directory `@<agent>` stands behind it
+    while a Worker keeps free for the item what it needs.
     """
 
     item: ItemId = ItemId("")
     width: int = 1
     timeout_ms: int = 0
     """0: none."""
+    resources: Resources = ()
+    """Of resources, besides slots."""
     holder: AgentId = AgentId("")
     """Who keeps slots free for it; '' for nobody."""
 
@@ -235,8 +239,8 @@ class SortKey:
         found = _SORT_KEY.fullmatch(key)
         if found is None:
             return cls()
-        item, width, timeout_ms, holder = found.groups()
-        return cls(ItemId(item), int(width or 1), int(timeout_ms or 0), AgentId(holder or ""))
+        item, width, timeout_ms, needs, holder = found.groups()
+        return cls(ItemId(item), int(width or 1), int(timeout_ms or 0), unpacked(needs or ""), AgentId(holder or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,11 @@ class DirectoryEntry:
     def head_timeout_ms(self) -> int:
         """How long a run of the first one may take; 0: as long as it likes."""
         return SortKey.parse(self.head).timeout_ms if "+" in self.head else 0
+
+    @property
+    def head_needs(self) -> Resources:
+        """What the first one fills besides slots."""
+        return SortKey.parse(self.head).resources if "&" in self.head else ()
 
     @property
     def head_holder(self) -> AgentId:

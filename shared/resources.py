@@ -50,8 +50,14 @@ def capacity(slots: int, has: Resources) -> str:
 
 def parse_capacity(text: str) -> tuple[int, Resources]:
     """The slots and the rest of what the store holds; ValueError for anything else."""
-    slots, *rest = text.split(",")
-    return int(slots), tuple([(name, int(count)) for name, _, count in (part.partition("=") for part in rest)])
+    slots, _, rest = text.partition(",")
+    return int(slots), unpacked(rest)
+
+
+def unpacked(text: str) -> Resources:
+    """What `packed` wrote; ValueError for anything else."""
+    parts = [part.partition("=") for part in text.split(",")] if text else []
+    return tuple([(name, int(count)) for name, _, count in parts])
 
 
 def left(has: Resources, used: Iterable[Resources]) -> Resources:
@@ -61,6 +67,12 @@ def left(has: Resources, used: Iterable[Resources]) -> Resources:
         for name, count in needs:
             counts[name] = counts.get(name, 0) - count
     return tuple([(name, counts[name]) for name, _ in has if counts[name] > 0])
+
+
+def common(one: Resources, other: Resources) -> Resources:
+    """What is in both: of each the smaller count."""
+    counts = dict(other)
+    return tuple([(name, min(count, counts[name])) for name, count in one if counts.get(name, 0) > 0])
 
 
 def together(one: Resources, other: Resources) -> Resources:

@@ -51,7 +51,7 @@ def reasons(tenure: Tenure, question: Question, now_ms: int) -> tuple[Reason, ..
         slots=tenure.slots,
         free_slots=max(0, tenure.open_slots),
         resources=tenure.resources,
-        spare=tenure.spare,
+        spare=tenure.taking.open_to_all(tenure.spare),
         quotas=used_up,
         resumes_in_ms=resumes_in_ms,
         is_known=leaf is not None,

@@ -92,14 +92,17 @@ class Lanes(Generic[TICKET]):
         takes: Takes,
         cursors: dict[int, list[tuple[GroupId, int]]],
         resources: Resources = (),
+        provided: int | None = None,
     ) -> list[Turn]:
         """The turns to send now: unanswered ones as they were, new ones from what waits and from `takes`.
 
-        What is free of `resources` goes to one partition that is taken from, each in its turn: what two were given could be
-        filled twice.
+        What is free of `resources` goes to one partition that is taken from, the one that is to be `provided` or each in its
+        turn: what two were given could be filled twice.
         """
         turns: list[Turn] = []
-        if resources and (open_ := [one for one in takes if self._lanes[one].frozen is None]):
+        if provided in takes:
+            self._provided = provided
+        elif resources and (open_ := [one for one in takes if self._lanes[one].frozen is None]):
             self._provided = min(open_, key=lambda one: (one <= self._provided, one))
         for partition, lane in self._lanes.items():
             if lane.frozen is None:

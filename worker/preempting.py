@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from treadle.shared.model import Capability, Event, GroupId, LeaseId
 from treadle.shared.names import shown
+from treadle.shared.resources import Resources, covers
 from treadle.shared.store import AskYield, FreeSlot, Outcome, ReserveSlot, Take
 
 from .core.nodes import Leaf
@@ -25,7 +26,7 @@ from .run import Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
 HOLD_OFF_MS = 1_000
-"""A Group that has all the slots that it may wait for is not asked for again so soon."""
+"""A Group that has all the slots that it may wait for, or lacks more than a slot, is not asked for again so soon."""
 SPAN_MS_MAX = 86_400_000
 """The store's bound of a reservation, and of when a run is overdue (`_preempt.lua`)."""
 
@@ -57,8 +58,11 @@ class Preempting:
 
     # --- the decision ---
 
-    def consider(self, runs: Collection[Run], now_s: float, now_ms: int) -> None:
-        """Begins one request, where no slot is free and a run has more than the Group whose turn it is; else nothing."""
+    def consider(self, runs: Collection[Run], now_s: float, now_ms: int, spare: Resources = ()) -> None:
+        """Begins one request, where no slot is free and a run has more than the Group whose turn it is; else nothing.
+
+        A slot is of no use to what needs more than `spare` besides.
+        """
         terms = self._ready.policy.preemption
         if not terms.enabled or not self._ready.takeable:
             return
@@ -67,6 +71,9 @@ class Preempting:
             return
         waiting, leaf = self._waiting(now_ms)
         if waiting is None or leaf is None:
+            return
+        if not covers(spare, leaf.resources):
+            self._held_off[leaf.group] = now_ms + HOLD_OFF_MS
             return
         running = [self._running(run, now_s, now_ms) for run in old]
         pending = [

@@ -1,4 +1,4 @@
-"""One session's reservation: slots kept free for the wide item whose turn it is, told to the store, renewed, let go.
+"""One session's reservation: slots and resources kept free for the item whose turn it is, told to the store, renewed, let go.
 
 the turn of what does not fit -> Hold -> each third of its life again -> taken, or let go
 
@@ -13,9 +13,10 @@ from collections.abc import Collection
 
 from treadle.shared.model import Grant, GroupId, ItemId
 from treadle.shared.names import shown
+from treadle.shared.resources import Resources, capacity
 from treadle.shared.store import Hold, Outcome
 
-from .core.reservations import Reservation, expected_ms, still_first
+from .core.reservations import Reservation, expected_ms, slots_for, still_first
 from .lanes import Lanes
 from .run import Run, Ticket
 from .taking import Taking
@@ -42,9 +43,9 @@ class Reserving:
         """When the store is to be told next, in its own time; None where nothing is kept."""
         return None if self.kept is None else self._asked_ms + self._life_ms // 3
 
-    def width_of(self, free: int) -> int:
-        """How many of so many free slots are kept."""
-        return 0 if self.kept is None else max(0, min(free, self.kept.wide.width))
+    def width_of(self, free: int, spare: Resources) -> int:
+        """How many of so many free slots are kept, while so much is free besides."""
+        return 0 if self.kept is None else max(0, min(free, slots_for(self.kept.wide, spare)))
 
     def keeps_for(self, group: GroupId, item: ItemId) -> bool:
         """Whether it is this item that slots are kept for here."""
@@ -73,7 +74,8 @@ class Reserving:
             return
         ends = [(self._expected_end_ms(run, now_ms), run.grant.width) for run in runs]
         self._taking.kept = Reservation(wide, expected_ms(wide.width, free, ends, now_ms))
-        _log.info("%s/%s: slots are kept for it, it needs %d", shown(wide.group), shown(wide.item), wide.width)
+        what = capacity(wide.width, wide.resources)
+        _log.info("%s/%s: slots are kept for it, it needs %s", shown(wide.group), shown(wide.item), what)
         self._ask(now_ms)
 
     def answered(self, hold: Hold, outcome: Outcome, now_ms: int) -> None:

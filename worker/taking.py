@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemId, NodeUsage
-from treadle.shared.resources import Resources, covers
+from treadle.shared.resources import Resources, common, covers, left
 from treadle.shared.store import Take, Turn, TurnReply
 
-from .core.reservations import Reservation, Wide, behind, open_to
+from .core.reservations import Besides, Reservation, Wide, behind, open_to
 from .core.schedule import FALLBACKS_MAX, FALLBACKS_MIN, View, plan
 from .core.tree import Ready
 from .lanes import Takes
@@ -34,9 +34,14 @@ class Taking:
         sought: Sequence[Capability],
         *,
         slots: int = 1,
+        resources: Resources = (),
         cut_off: Collection[Capability] = (),
     ) -> None:
-        self.slots = slots
+        self.slots, self._resources = slots, resources
+        self.spare: Resources = ()
+        """What the takes that were planned last may fill besides slots."""
+        self.provided: int | None = None
+        """Of which partition the first of them is that needs some of it."""
         self.ready = Ready(agent, sought)
         self.kept: Reservation | None = None
         """What free slots are kept for (`reserving.py`)."""
@@ -62,13 +67,17 @@ class Taking:
         self.is_stopped = False
         """Whether a budget stopped a take since the last ones were planned: other counters may be as old."""
 
-    def takes(self, free: int, now_ms: int) -> Takes:
-        """What to take with so many free slots; nothing while nothing could be got."""
+    def takes(self, free: int, now_ms: int, *, unused: Resources = (), spare: Resources = ()) -> Takes:
+        """What to take with so many free slots; nothing while nothing could be got.
+
+        unused: what no run uses besides slots. spare: what of that no unanswered turn may fill either.
+        """
         if self.ready.resumes_ms is not None and self.ready.resumes_ms <= now_ms:
             self.is_hungry = True
         self.ready.tick(now_ms)
         self._rounds = self._rounds + 1 if self.is_stopped else 0
         self.is_stopped, self.wide = False, None
+        self.spare, self.provided = self.open_to_all(spare), None
         if free <= 0 or not self.is_hungry:
             return {}
         charges = self._rounds < CHARGED_ROUNDS
@@ -80,12 +89,13 @@ class Taking:
             slots=self.slots,
             kept=self.kept,
             cut_off=self._cut_off,
+            besides=Besides(self._resources, unused, spare),
         )
         alone, self._alone = self._alone, None
         takes: Takes = {}
         planned = 0
         made = plan(view, now_ms)
-        self.wide = made.wide
+        self.wide, self.spare, self.provided = made.wide, made.spare, made.provided
         for action in made.takes:
             listed, width = takes.get(action.partition, ([], 0))
             listed.append(Take(action.group, action.capability, action.most, action.offset, action.limits, action.sets))
@@ -101,6 +111,10 @@ class Taking:
             takes[partition] = (listed, width + max(0, free - planned))
             break
         return takes
+
+    def open_to_all(self, spare: Resources) -> Resources:
+        """What of that is not kept for an item."""
+        return left(spare, [common(spare, self.kept.wide.resources)]) if self.kept is not None else spare
 
     def fold(
         self,
@@ -143,7 +157,9 @@ class Taking:
                 del self._given_way[key]
             return mine
         self._set_by[key] = entry
-        return replace(entry, code="CAPACITY")
+        # A first item that lacks resources keeps its turn; nothing behind it fits.
+        waits = entry.head_needs and self._has_all(entry)
+        return replace(entry, takeable=1) if waits else replace(entry, code="CAPACITY")
 
     def give_way(self, wide: Wide, now_ms: int) -> None:
         """Goes on behind an item that slots cannot be kept for here, until its Group's next entry and a second at least."""
@@ -204,7 +220,12 @@ class Taking:
             self._passed.update({key: (heads[key].head, heads[key].takeable) for key in wide})
 
     def _waits_here(self, entry: DirectoryEntry, slots: int) -> bool:
-        return slots < entry.head_width <= self.slots and open_to(entry, self.ready.agent) is entry
+        return entry.head_width > slots and self._has_all(entry)
+
+    def _has_all(self, entry: DirectoryEntry) -> bool:
+        """Whether the first item of a Group needs no more than this Worker has, and nobody else keeps anything for it."""
+        fits = entry.head_width <= self.slots and covers(self._resources, entry.head_needs)
+        return fits and open_to(entry, self.ready.agent) is entry
 
 
 def _granted(reply: TurnReply) -> int:

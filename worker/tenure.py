@@ -92,7 +92,7 @@ class Tenure:
         self.asked = AskedByName(session, slots=slots, resources=resources, serves=self.serves)
         cut_off = {shelf(name) for name, one in handlers.items() if not one.is_sync}
         cut_off -= {shelf(name) for name, one in handlers.items() if one.is_sync}
-        self.taking = Taking(session.agent, self.sought, slots=slots, cut_off=cut_off)
+        self.taking = Taking(session.agent, self.sought, slots=slots, resources=resources, cut_off=cut_off)
         self.reserving = Reserving(self.taking, self.lanes, life_ms=session.lease_ttl_ms)
         self.preempting = Preempting(self.taking.ready, self.lanes)
         self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
@@ -122,7 +122,7 @@ class Tenure:
     @property
     def open_slots(self) -> int:
         """Width for anybody's work: not what is kept for a wide item."""
-        return self.free_slots - self.reserving.width_of(self.free_slots)
+        return self.free_slots - self.reserving.width_of(self.free_slots, self.spare)
 
     @property
     def spare(self) -> Resources:
@@ -131,30 +131,31 @@ class Tenure:
 
     def turns(self, now_ms: int) -> list[Turn]:
         """The turns to send now: what runs ask, items to start, and what to take."""
-        free, spare = self.free_slots - self.lanes.reserved, self.spare
+        free, unused = self.free_slots - self.lanes.reserved, self.spare
         if self.is_stopping:
             self.owning.give_all_back()
             return self.lanes.freeze({}, self._moved(), ())
         # Slots whose ends travel with these turns: whoever follows in one is granted in the same round trip.
         for run in self._leaving(self.lanes.leaving()):
             free += run.grant.width
-            spare = together(spare, run.grant.resources)
+            unused = together(unused, run.grant.resources)
             self.preempting.ended(run)
         self.reserving.go_on(now_ms)
-        spare = left(spare, self.lanes.filled)
-        started = self.owning.start(free - self.reserving.width_of(free), spare, now_ms)
+        spare = left(unused, self.lanes.filled)
+        open_slots = free - self.reserving.width_of(free, spare)
+        started = self.owning.start(open_slots, self.taking.open_to_all(spare), now_ms)
         free -= sum(grant.width for grant in started)
-        spare = left(spare, [grant.resources for grant in started])
+        unused, spare = (left(one, [grant.resources for grant in started]) for one in (unused, spare))
         if self.owned:
             self.owning.give_back(self.runs.values(), now_ms)
         self._disclose(now_ms)
-        takes = self.taking.takes(free, now_ms)
+        takes = self.taking.takes(free, now_ms, unused=unused, spare=spare)
         self.reserving.begin(free, self.runs.values(), now_ms)
         if self.reserving.kept is None:
             takes = self.preempting.favour(takes, free, now_ms)
             if free <= 0 and self.free_slots <= 0:
-                self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms)
-        return self.lanes.freeze(takes, self._moved(), spare)
+                self.preempting.consider(self.runs.values(), anyio.current_time(), now_ms, unused)
+        return self.lanes.freeze(takes, self._moved(), self.taking.spare, self.taking.provided)
 
     def _disclose(self, now_ms: int) -> None:
         waiting = (grant for grant in self.owned.accepted() if not self.owning.holds(grant, now_ms))

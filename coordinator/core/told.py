@@ -113,6 +113,9 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
             return Gate(Code.UNSCHEDULABLE, f"{who} too small: it needs {needs}", f"a Worker with {flags} or more")
         case Because.RESERVED:
             text = f"a Worker keeps the slots that get free for it, until there are the {facts.width} that it needs"
+            if facts.resources:
+                needs = f"{times(facts.width, 'slot')} with {packed(facts.resources)}"
+                text = f"a Worker keeps what gets free for it, until there is all that it needs: {needs}"
             return Gate(Code.RESERVED, text, "runs that end on that Worker")
         case Because.RESOURCES:
             text = f"{who} without {packed(facts.resources)} free now"

@@ -79,3 +79,13 @@ def test_what_is_free_besides_slots_goes_to_one_turn_and_to_each_partition_in_it
     assert list(lanes.filled) == [GPU], "a start fills it as well"
     (turn,) = lanes.freeze({}, {}, GPU)
     assert turn.resources == ()
+
+
+def test_whose_turn_is_to_be_provided_gets_what_is_free_and_nobody_while_it_is_unanswered() -> None:
+    lanes: Lanes[str] = Lanes(3)
+    takes = {0: (some_takes(1), 1), 2: (some_takes(1), 1)}
+    first, second = lanes.freeze(takes, {}, GPU, provided=2)
+    assert (first.resources, second.resources) == ((), GPU)
+    lanes.answered(first)
+    again, same = lanes.freeze(takes, {}, GPU, provided=2)
+    assert (again.resources, same) == ((), second), "it is kept for that one"

@@ -33,3 +33,17 @@ def test_a_directory_entry_says_the_same_of_its_head() -> None:
     assert (wide.head_item, wide.head_width, wide.head_timeout_ms) == ("a", 4, 1500)
     assert (plain.head_item, plain.head_width, plain.head_timeout_ms) == ("b", 1, 0)
     assert (none.head_item, none.head_width, none.head_timeout_ms) == ("", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (f"{KEY}a&gpu=2", ("a", 1, 0, (("gpu", 2),), "")),
+        (f"{KEY}a*3+20&gpu=2,license-x=1@w-1", ("a", 3, 20, (("gpu", 2), ("license-x", 1)), "w-1")),
+        (f"{KEY}a&gpu", ("", 1, 0, (), "")),
+    ],
+)
+def test_a_head_says_what_resources_it_needs_and_who_keeps_them(key: str, said: tuple[object, ...]) -> None:
+    entry = an_entry(head=key)
+    found = (entry.head_item, entry.head_width, entry.head_timeout_ms, entry.head_needs, entry.head_holder)
+    assert found == said

@@ -148,6 +148,22 @@ async def test_a_group_that_may_wait_for_no_more_is_passed_over_for_a_while(code
     assert len(bench.consider(later_ms=HOLD_OFF_MS)) == 1
 
 
+async def test_for_what_lacks_a_resource_nobody_is_asked_and_the_next_one_is_served() -> None:
+    bench = Bench()
+    bench.run()
+    bench.waits(head="1:a&gpu=1")
+    assert bench.consider() == [], "a slot is of no use to it"
+    bench.waits(OTHER, head="1:b")
+    (reserve,) = bench.consider(later_ms=1)
+    assert isinstance(reserve, ReserveSlot)
+    assert reserve.group == OTHER
+    bench = Bench()
+    bench.run()
+    bench.waits(head="1:a&gpu=1")
+    bench.preempting.consider(bench.runs.values(), anyio.current_time(), AT_MS, (("gpu", 1),))
+    assert [type(one) for one in bench.sent()] == [ReserveSlot], "with what it needs it is served as any other"
+
+
 async def test_a_request_that_is_refused_frees_what_was_reserved_for_it() -> None:
     bench = Bench()
     run = bench.run()

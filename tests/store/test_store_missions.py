@@ -170,21 +170,26 @@ async def test_items_are_given_in_one_fixed_order(world: World) -> None:
     assert given == ["critical", "overdue", "due-soon", "high", "important", "a-normal", "b-normal", "routine"]
 
 
-async def test_a_place_in_the_order_says_how_wide_an_item_is_and_when_its_run_is_over(world: World) -> None:
+GPU = (("gpu", 2), ("license-x", 1))
+
+
+async def test_a_place_in_the_order_says_how_wide_an_item_is_when_its_run_is_over_and_what_it_needs(
+    world: World,
+) -> None:
     items = (
         a_new_item("a", width=4, timeout_ms=1500, urgency=Urgency.CRITICAL),
-        a_new_item("b", width=2, urgency=Urgency.HIGH),
-        a_new_item("c", timeout_ms=20),
+        a_new_item("b", width=2, urgency=Urgency.HIGH, resources=GPU),
+        a_new_item("c", timeout_ms=20, resources=GPU),
         a_new_item("d", urgency=Urgency.ROUTINE),
     )
     await world.mission("m-1", *items)
-    hand = await world.hand()
-    heads: list[tuple[str, int, int]] = []
+    hand = await world.hand(slots=4, resources=GPU)
+    heads: list[tuple[object, ...]] = []
     for _ in items:
         (entry,) = (await world.authority.look({0: 0}, [items[0].capability]))[0].entries
-        heads.append((entry.head_item, entry.head_width, entry.head_timeout_ms))
-        await hand.take(slots=4)
-    assert heads == [("a", 4, 1500), ("b", 2, 0), ("c", 1, 20), ("d", 1, 0)]
+        heads.append((entry.head_item, entry.head_width, entry.head_timeout_ms, entry.head_needs))
+        await hand.turn(a_take(most=1), slots=4, resources=GPU)
+    assert heads == [("a", 4, 1500, ()), ("b", 2, 0, GPU), ("c", 1, 20, GPU), ("d", 1, 0, ())]
 
 
 async def test_missions_are_listed_and_one_that_is_not_there_is_none(world: World) -> None:

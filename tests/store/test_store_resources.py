@@ -8,7 +8,7 @@ import pytest
 from builders import GROUP, a_new_item, a_new_mission, a_raw_item
 from store.refused import plain
 from store.world import Hand, World, a_submit, a_take
-from treadle.shared.model import Capability, GroupId, ItemId
+from treadle.shared.model import Capability, GroupId, ItemId, Priority, Urgency
 from treadle.shared.reasons import Question
 from treadle.shared.resources import Resources
 from treadle.shared.store import Accept, Hold, Outcome, commands, pictures
@@ -86,6 +86,40 @@ async def test_what_needs_more_is_neither_accepted_nor_kept_free_for(world: Worl
     (grant,) = (await other.do(Accept(M, ItemId("a")))).grants
     assert (grant.lease, grant.resources) == (None, TWO)
     assert (await other.restarted(grant)).resources == TWO
+
+
+async def test_of_two_workers_the_first_keeps_resources_for_an_item_and_the_other_goes_on_behind_it(
+    world: World,
+) -> None:
+    """The directory says so, to whoever looks and to whoever asks again."""
+    await world.mission(GROUP, a_new_item("a", resources=TWO), a_new_item("b", resources=ONE))
+    first, second = [await world.hand(name, slots=4, resources=TWO) for name in ("worker-1", "worker-2")]
+    hold = Hold(M, ItemId("a"), keep=True)
+    held = await first.do(hold)
+    assert held.code == "OK"
+    (again,) = (await first.again()).outcomes
+    assert again == held
+    assert (await second.do(hold)).code == "RESERVED"
+    ((look,),) = [(await world.authority.look({0: 0}, [Capability("index")])).values()]
+    (entry,) = look.entries
+    assert (entry.head_item, entry.head_needs, entry.head_holder) == ("a", TWO, "worker-1")
+    assert items(await taken(first, spare=ONE)) == ["b"], (
+        "what its Worker lets others fill goes to what stands behind it"
+    )
+    assert (await taken(second, spare=TWO)).code == "PASSED"
+    assert items(await taken(first, spare=TWO)) == ["a"]
+    assert "rsv" not in await world.item()
+
+
+async def test_it_keeps_what_it_needs_in_its_place_when_it_is_given_another(world: World) -> None:
+    await world.mission(GROUP, a_new_item("a", resources=TWO), a_new_item("b", urgency=Urgency.HIGH))
+    before = (await world.item())["key"]
+    await commands.prioritise(world.store, M, ItemId("a"), Priority(Urgency.CRITICAL), actor="ana", action="1")
+    after = (await world.item())["key"]
+    assert before != after
+    assert (before.endswith(":a&gpu=2"), after.endswith(":a&gpu=2")) == (True, True)
+    hand = await world.hand(slots=4, resources=TWO)
+    assert items(await taken(hand, spare=TWO)) == ["a", "b"]
 
 
 async def test_what_an_older_session_held_says_what_it_needs(world: World) -> None:

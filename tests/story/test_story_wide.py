@@ -1,4 +1,4 @@
-"""Story. An item that needs four slots at once starts although an endless stream of one-slot items is there too."""
+"""Story. An item that needs four slots, or two gpus, at once starts although others would fill each one as it gets free."""
 
 from __future__ import annotations
 
@@ -180,3 +180,101 @@ async def test_a_worker_that_stops_lets_go_at_once(treadle_client: Client, tread
     assert await mission.results() == {"w": 1}
     assert starts("wide")[0] - stopped <= 2 * RUN_S, "its lease is 60 s, and nobody waited for that"
     await stream.cancel()
+
+
+async def a_gpu_stream(client: Client, items: int = 200) -> Mission:
+    """One-slot items of 2 to 8 s that need one gpu each."""
+    work = [
+        WorkSpec(
+            id=f"n{number:03}",
+            capability="narrow",
+            inputs={"seconds": 2 + number * 7 % 25 / 4},
+            resources={"gpu": 1},
+        )
+        for number in range(items)
+    ]
+    return await client.submit(MissionSpec(id="stream", objective="o", work=work, account="stream"))
+
+
+async def a_pair(client: Client, *, slots: int = 1) -> Mission:
+    work = WorkSpec(id="w", capability="wide", slots=slots, resources={"gpu": 2})
+    return await client.submit(MissionSpec(id="wide", objective="o", work=[work], account="wide"))
+
+
+async def until_gathering(mission: Mission) -> None:
+    """Until a Worker says that it keeps for it what gets free."""
+    with anyio.fail_after(30):
+        while not {"RESERVED", "RESOURCES"} <= {gate.code for gate in (await mission.why("w")).gates}:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+async def test_an_item_of_two_gpus_starts_within_the_longest_run_beside_an_endless_stream_of_one_gpu_items(
+    slots: int, treadle_client: Client, treadle_worker: Workers
+) -> None:
+    await treadle_worker(slots=4, resources={"gpu": 2})
+    stream = await a_gpu_stream(treadle_client)
+    plain = await treadle_client.submit(
+        MissionSpec(
+            id="plain",
+            objective="o",
+            account="plain",
+            work=[WorkSpec(id=f"p{number:03}", capability="narrow", inputs={"seconds": 1.0}) for number in range(400)],
+        )
+    )
+    await asyncio.sleep(20)
+    mission = await a_pair(treadle_client, slots=slots)
+    came = anyio.current_time()
+    await until_gathering(mission)
+    kept = anyio.current_time()
+    assert await mission.results() == {"w": 1}
+    (start,) = starts("wide")
+    assert kept - came <= RUN_S
+    assert start - kept <= RUN_S
+    assert not [at for at in starts("stream") if kept < at < start], "what got free was kept"
+    assert [at for at in starts("stream") if at > start], "the stream goes on"
+    meanwhile = [at for at in starts("plain") if kept < at < start]
+    assert len(meanwhile) >= (start - kept - 2) * (2 if slots == 1 else 1), (
+        "what needs none goes on in the slots beyond"
+    )
+    await stream.cancel()
+    await plain.cancel()
+
+
+async def test_when_the_worker_that_keeps_resources_is_killed_another_goes_on(
+    treadle_client: Client, treadle_worker: Workers, faults: Faults
+) -> None:
+    await treadle_worker(name="one", slots=4, resources={"gpu": 2}, lease_ttl_s=LEASE_S)
+    stream = await a_gpu_stream(treadle_client)
+    await asyncio.sleep(20)
+    mission = await a_pair(treadle_client)
+    await until_gathering(mission)
+    await treadle_worker(name="two", slots=4, resources={"gpu": 2}, lease_ttl_s=LEASE_S)
+    await asyncio.sleep(0.5)
+    faults.kill("one")
+    killed = anyio.current_time()
+    assert await mission.results() == {"w": 1}
+    (start,) = starts("wide")
+    assert start - killed <= LEASE_S + 2 * RUN_S
+    await stream.cancel()
+
+
+async def test_what_stands_behind_an_item_that_lacks_a_gpu_goes_on_and_a_single_gpu_is_kept_for_nobody(
+    treadle_client: Client, treadle_worker: Workers
+) -> None:
+    await treadle_worker(slots=3, resources={"gpu": 1})
+    inputs = {"seconds": 6.0}
+    work = [WorkSpec(id=f"g{number}", capability="narrow", inputs=inputs, resources={"gpu": 1}) for number in range(2)]
+    work += [
+        WorkSpec(id=f"p{number}", capability="narrow", inputs={"seconds": 1.0}, urgency="routine")
+        for number in range(10)
+    ]
+    mission = await treadle_client.submit(MissionSpec(id="m", objective="o", work=work))
+    await asyncio.sleep(1)
+    codes = {gate.code.value for gate in (await mission.why("g1")).gates}
+    assert "RESOURCES" in codes
+    assert "RESERVED" not in codes
+    await mission.results()
+    at = {item: at for _, item, at in began}
+    assert max(at[f"p{number}"] for number in range(10)) - at["g0"] <= 6.5, "both free slots were used all the time"
+    assert 6.0 <= at["g1"] - at["g0"] <= 6.5

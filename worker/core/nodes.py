@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from treadle.shared.model import Capability, DirectoryEntry, GroupId, Usage
+from treadle.shared.resources import Resources
 
 from .fairness import Order, Standing, virtual_time
 
@@ -101,6 +102,8 @@ class Leaf(Node):
     takeable: int = 0
     width: int = 1
     """Of its first item, as far as is known."""
+    resources: Resources = ()
+    """What that needs besides slots."""
     lag: float = 0.0
     """What of its shift keeps its lag at a change of weight (rule 7), until the store has it as a part of the offset."""
     told_until_ms: int = 0

@@ -8,28 +8,47 @@ idle is bounded by the longest run that goes on when the item's turn comes: from
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from treadle.shared.model import AgentId, Capability, DirectoryEntry, GroupId, ItemId
+from treadle.shared.resources import Resources, covers
 
 from .nodes import Leaf
 
+_SAID = re.compile(r"[*+&]")
+
 
 class Wide(NamedTuple):
-    """The first item of a Group whose turn it is, and which needs more slots than are free."""
+    """The first item of a Group whose turn it is, and which needs more slots or resources than are free."""
 
     partition: int
     group: GroupId
     capability: Capability
     item: ItemId
     width: int
+    resources: Resources = ()
+
+
+class Besides(NamedTuple):
+    """Resources of a Worker: all that it has, what no run uses, and what of that no unanswered turn may fill either."""
+
+    all: Resources = ()
+    unused: Resources = ()
+    spare: Resources = ()
+
+
+NOTHING = Besides()
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One Worker's, of all the slots that it has free and that get free, until there are enough for a wide item."""
+    """One Worker's, of what it has free and what gets free, until there is enough for a wide item.
+
+    Where slots are missing it is of all of them; where only resources are, of those that it needs and all its slots but one.
+    """
 
     wide: Wide
     until_ms: int
@@ -43,7 +62,7 @@ class Reservation:
 def wide_of(leaf: Leaf) -> Wide:
     """A Group's first item, as what slots may be kept for."""
     entry = leaf.in_order()[0]
-    return Wide(leaf.partition, leaf.group, entry.capability, entry.head_item, entry.head_width)
+    return Wide(leaf.partition, leaf.group, entry.capability, entry.head_item, entry.head_width, entry.head_needs)
 
 
 def open_to(entry: DirectoryEntry, agent: AgentId) -> DirectoryEntry:
@@ -52,8 +71,18 @@ def open_to(entry: DirectoryEntry, agent: AgentId) -> DirectoryEntry:
 
 
 def behind(entry: DirectoryEntry) -> DirectoryEntry:
-    """A Group without its first item; how wide the next one is its directory does not tell."""
-    return replace(entry, takeable=max(0, entry.takeable - 1), head=entry.head.partition("*")[0])
+    """A Group without its first item; what the next one needs its directory does not tell."""
+    return replace(entry, takeable=max(0, entry.takeable - 1), head=_SAID.split(entry.head, maxsplit=1)[0])
+
+
+def gathers(needs: Resources) -> bool:
+    """Whether what is needed gets free bit by bit; a single one its turn alone gives to whoever comes first."""
+    return sum(count for _, count in needs) > 1
+
+
+def slots_for(wide: Wide, spare: Resources) -> int:
+    """How many slots are kept for it: while resources are missing all but the one that comes with them, as a run ends."""
+    return wide.width if covers(spare, wide.resources) else wide.width - 1
 
 
 def expected_ms(width: int, free: int, runs: Iterable[tuple[int, int]], now_ms: int) -> int:

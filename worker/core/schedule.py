@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from treadle.shared.model import Capability, GroupId, Limits
+from treadle.shared.resources import Resources, common, covers, left
 
 from .fairness import estimate_ms
 from .nodes import Inner, Leaf, Node
-from .reservations import Reservation, Wide, wide_of
+from .reservations import NOTHING, Besides, Reservation, Wide, gathers, slots_for, wide_of
 from .tree import Ready
 from .walk import Head, Path, Seat, Walk
 
@@ -64,6 +65,10 @@ class Plan(NamedTuple):
 
     takes: tuple[Take, ...]
     wide: Wide | None = None
+    spare: Resources = ()
+    """What the takes may fill besides slots: not what is kept."""
+    provided: int | None = None
+    """The partition of the first take that needs some of it."""
 
 
 _NO_ROOM = (0.0, 0.0, 0.0)
@@ -85,6 +90,8 @@ class View:
     """What the free slots are kept for; it still heads its Group (`still_first`)."""
     cut_off: Collection[Capability] = ()
     """The capabilities whose runs end with their time-out here: only they may use kept slots."""
+    besides: Besides = NOTHING
+    """What it has, and what of that is free."""
 
 
 def decide(view: View, now_ms: int) -> tuple[Take, ...]:
@@ -100,18 +107,20 @@ def plan(view: View, now_ms: int) -> Plan:
     that are asked anyway, for Groups another Worker got first.
 
     A first item that does not fit what is left ends the list: slots are to be kept for it. Where they are, it is taken
-    before all others once it fits; until then only what is over before.
+    before all others once it fits; until then only what is over before. Where only resources are missing, others go on in
+    the slots beyond, with what it does not need.
     """
     now_ms = view.ready.tick(now_ms)
     view.ready.begin(now_ms)
     made = _Plan(view, now_ms)
-    left = view.free_slots
+    slots = view.free_slots
     if view.kept is not None:
-        left -= made.keep(view.kept)
-    while left > 0 and (width := made.draw(left)):
-        left -= width
+        slots -= made.keep(view.kept)
+    while slots > 0 and (width := made.draw(slots)):
+        slots -= width
     may_fall_back = made.wide is None and not made.is_kept
-    return Plan((*made.takes(), *(made.fallbacks() if may_fall_back else ())), made.wide)
+    takes = (*made.takes(), *(made.fallbacks() if may_fall_back else ()))
+    return Plan(takes, made.wide, left(view.besides.spare, [made.withheld]), made.provided)
 
 
 @dataclass(slots=True)
@@ -122,6 +131,8 @@ class _Drawn:
     width: int = 1
     is_one: bool = False
     """Whether it is its first item and no other: how wide the one behind it is nobody knows yet."""
+    behind: int = 0
+    """1 where it is what stands behind the first item, which lacks resources."""
     charges: list[int | None] = field(default_factory=lambda: [None, None, None])
 
 
@@ -139,53 +150,113 @@ class _Plan:
         """The item whose turn it is and which does not fit."""
         self.is_kept = False
         """Whether all free slots are kept for an item that does not fit yet."""
+        self.withheld: Resources = ()
+        """What is kept besides slots."""
+        self.provided: int | None = None
+        """Whose turn is to have what the takes fill of that."""
+        self._unused, self._spare = view.besides.unused, view.besides.spare
 
     def keep(self, kept: Reservation) -> int:
         """Takes the item that slots are kept for, where it fits; how many of the free slots it fills or waits for."""
         wide = kept.wide
-        if wide.width > self._view.free_slots:
-            self.is_kept = True
-            self._fill(kept)
-            return self._view.free_slots
         leaf = self._view.ready.leaf_of(wide.group)
         assert leaf is not None
+        slots = slots_for(wide, self._spare)
+        if slots > self._view.free_slots:
+            self.is_kept = True
+            self._withhold(wide.resources)
+            self._fill(kept)
+            return self._view.free_slots
+        if slots < wide.width:
+            self._withhold(wide.resources)
+            return slots
+        self._use(leaf)
         self._drawn[leaf] = _Drawn(1, wide.width, is_one=True)  # in no budget: its turn was when slots were first kept
         return wide.width
 
-    def draw(self, left: int) -> int:
+    def draw(self, slots: int) -> int:
         """Plans the next items, all of one Group; their width, 0 where nothing is left or the rest is to be kept."""
         while (path := self._walk.next()) is not None:
             leaf = _leaf(path)
-            width, drawn = leaf.width, self._drawn.get(leaf)
-            if width == 1 or width > self._view.slots:
-                if drawn is None:
-                    drawn = self._drawn[leaf] = _Drawn()
-                return self._add(drawn, path, leaf, min(left, leaf.takeable - drawn.count))
-            if drawn is None and self._has_room(path, width):
-                if width <= left:
-                    return self._add_one(path, leaf)
-                if self._view.kept is None:
-                    self.wide = wide_of(leaf)
-                    return 0
-            self._pass_over(path, leaf)
+            drawn = self._drawn.get(leaf)
+            if drawn is None and not self._is_judged(leaf):
+                drawn = self._drawn[leaf] = _Drawn()
+            if drawn is not None and not drawn.is_one:
+                return self._add(drawn, path, leaf, min(slots, leaf.takeable - drawn.behind - drawn.count))
+            if drawn is None and self._has_room(path, leaf.width):
+                width = self._judge(path, leaf, slots)
+                if width:
+                    return width if width <= slots else 0
+            else:
+                self._pass_over(path, leaf)
         return 0
+
+    def _judge(self, path: Path, leaf: Leaf, slots: int) -> int:
+        """Plans the first item of a Group where it fits, or keeps what it needs; how many slots, more than are left for all."""
+        if self._fits(leaf, slots):
+            return self._add_one(path, leaf)
+        held = self._hold(leaf, slots)
+        if held > slots:
+            return held
+        behind = 0 if covers(self._spare, leaf.resources) else min(slots - held, leaf.takeable - 1)
+        if behind > 0:
+            drawn = self._drawn[leaf] = _Drawn(behind=1)
+            return held + self._add(drawn, path, leaf, behind)
+        self._pass_over(path, leaf)
+        return held
+
+    def _hold(self, leaf: Leaf, slots: int) -> int:
+        """Where an item is to be waited for, keeps what it needs; how many slots of those that are left, or more."""
+        # What only an unanswered turn may fill is asked for again after it.
+        lacks = not covers(self._unused, leaf.resources)
+        is_short = leaf.width > slots or (lacks and gathers(leaf.resources))
+        if self._view.kept is not None or self.wide is not None or not is_short:
+            return 0
+        self.wide = wide_of(leaf)
+        self._withhold(leaf.resources)
+        return leaf.width - lacks
+
+    def _is_judged(self, leaf: Leaf) -> bool:
+        """Whether its first item may be taken here and needs more than one slot: it is drawn alone, or waited for."""
+        if leaf.width == 1 and not leaf.resources:
+            return False
+        return leaf.width <= self._view.slots and covers(self._view.besides.all, leaf.resources)
+
+    def _fits(self, leaf: Leaf, slots: int) -> bool:
+        """Whether its first item may start now; what is free besides slots goes to one partition's turn."""
+        if not leaf.resources:
+            return leaf.width <= slots
+        is_provided = self.provided in (None, leaf.partition)
+        return is_provided and leaf.width <= slots and covers(self._spare, leaf.resources)
+
+    def _withhold(self, needs: Resources) -> None:
+        """Keeps what is free of what an item needs from all others."""
+        self.withheld = common(self._spare, needs)
+        self._spare = left(self._spare, [self.withheld])
+
+    def _use(self, leaf: Leaf) -> None:
+        """Plans what the first item of a Group fills besides slots."""
+        if leaf.resources:
+            self._spare, self._unused = left(self._spare, [leaf.resources]), left(self._unused, [leaf.resources])
+            self.provided = leaf.partition if self.provided is None else self.provided
 
     def _fill(self, kept: Reservation) -> None:
         """Lets into kept slots what is certain to be over before they are needed."""
-        left, looks = self._view.free_slots, FILLS_MAX if self._now_ms < kept.until_ms else 0
-        while left > 0 and looks > 0 and (path := self._walk.next()) is not None:
+        slots, looks = self._view.free_slots, FILLS_MAX if self._now_ms < kept.until_ms else 0
+        while slots > 0 and looks > 0 and (path := self._walk.next()) is not None:
             looks -= 1
             leaf = _leaf(path)
             entry = leaf.in_order()[0]
             lets_in = entry.capability in self._view.cut_off and kept.lets_in(entry, self._now_ms)
-            if lets_in and leaf.width <= left and self._has_room(path, leaf.width):
-                left -= self._add_one(path, leaf)
+            if lets_in and self._fits(leaf, slots) and self._has_room(path, leaf.width):
+                slots -= self._add_one(path, leaf)
             else:
                 self._pass_over(path, leaf)
 
     def _add_one(self, path: Path, leaf: Leaf) -> int:
         """Plans the first item of a Group; its width."""
         drawn = self._drawn[leaf] = _Drawn(width=leaf.width, is_one=True)
+        self._use(leaf)
         self._add(drawn, path, leaf, 1)
         return leaf.width
 
@@ -213,7 +284,7 @@ class _Plan:
             for leaf in self._walk.rest(path):
                 looks -= 1
                 # A wide one would be passed over there, and what is behind it would go first.
-                if leaf.partition in parts and leaf not in self._drawn and not 1 < leaf.width <= self._view.slots:
+                if leaf.partition in parts and leaf not in self._drawn and not self._is_judged(leaf):
                     each_ms, draw = self._each(leaf)
                     count = min(leaf.takeable, parts[leaf.partition], draw)
                     drawn = _Drawn(count)
@@ -250,7 +321,7 @@ class _Plan:
                 count = max(1, min(turn, count))
         self._limit(drawn, path, rooms, (count - 1) * each_ms)
         drawn.count += count
-        spent = [path[-1]] if drawn.is_one or drawn.count == leaf.takeable else []
+        spent = [path[-1]] if drawn.is_one or drawn.count == leaf.takeable - drawn.behind else []
         for seat in capped:
             self._widths[seat.node] = width = self._widths.get(seat.node, 0) + count * drawn.width
             if width >= seat.node.slots_left:

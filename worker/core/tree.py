@@ -309,7 +309,8 @@ class Ready:
     def _recount(self, leaf: Leaf) -> None:
         self.takeable -= leaf.takeable
         leaf.takeable = sum(entry.takeable for entry in leaf.offers.values())
-        leaf.width = leaf.in_order()[0].head_width if leaf.offers else 1
+        first = leaf.in_order()[0] if leaf.offers else None
+        leaf.width, leaf.resources = (first.head_width, first.head_needs) if first else (1, ())
         self.takeable += leaf.takeable
 
     def _settle(self, touched: dict[Node, bool], now_ms: int) -> None:

@@ -1,5 +1,5 @@
--- Reservations of wide items (scheduler.md, rule 8). `rsv` of an offered item: "agent until", the Worker that keeps slots free
--- until all that it needs are there; a due entry (h) ends it. An item that leaves the index has none.
+-- Reservations of items that need much at once (scheduler.md, rule 8). `rsv` of an offered item: "agent until", the Worker that
+-- keeps slots and resources free until all that it needs are there; a due entry (h) ends it. An item that leaves the index has none.
 
 -- Who holds an item now, or nil.
 function T.holder(S, it)
@@ -42,10 +42,11 @@ function T.end_hold(S, G, it, member)
   end
 end
 
--- The head of a Group as the directory shows it: its sort key, with "@agent" behind it while a wide one is held.
+-- The head of a Group as the directory shows it: its sort key, with "@agent" behind it while one is held that is wide
+-- or needs resources.
 function T.shown_head(S, G, member)
   local key = string.sub(member, #G.name + 2)
-  if not string.find(key, '*', 1, true) then return key end
+  if not string.find(key, '[*&]') then return key end
   local id = T.of_key(key)
   local it = G.items[id] or { rsv = T.try('HGET', G.key .. ':i:' .. id, 'rsv') }
   local holder = T.holder(S, it)

@@ -71,7 +71,7 @@ function T.sort_key(it, queued)
   if it.dl then due = math.max(queued, math.min(tonumber(it.dl), due)) end
   return string.format('%014.0f', due) .. T.RANK[urgency]
     .. string.format('%05.0f', 99999 - tonumber(it.imp or '0')) .. ':' .. it.id
-    .. (it.w and '*' .. it.w or '') .. (it.tm and '+' .. it.tm or '')
+    .. (it.w and '*' .. it.w or '') .. (it.tm and '+' .. it.tm or '') .. (it.need and '&' .. it.need or '')
 end
 
 -- Since when an item is queued that has a sort key. Without a deadline the key tells.
@@ -79,8 +79,8 @@ function T.queued_since(it)
   return tonumber(it.qs) or tonumber(string.sub(it.key, 1, 14)) - T.PATIENCE[it.urg or 'normal']
 end
 
--- The item that a sort key is of. Behind its id stand its width, where that is not 1, and its time-out in milliseconds, where it
--- has one: who reads the head of a Group knows without the item whether it fits, and when it is over.
+-- The item that a sort key is of. Behind its id stand its width, where that is not 1, its time-out in milliseconds, where it has
+-- one, and what it needs of resources: who reads the head of a Group knows without the item whether it fits, and when it is over.
 function T.of_key(key)
-  return string.match(key, ':([^:*+]*)[^:]*$') or ''
+  return string.match(key, ':([^:*+&]*)[^:]*$') or ''
 end

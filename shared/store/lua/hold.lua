@@ -1,4 +1,4 @@
--- hold: Reserves an offered item for the caller, which keeps slots free until all that it needs are there; or lets it go.
+-- hold: Reserves an offered item for the caller, which keeps free what it needs until all of it is there; or lets it go.
 -- keys: as turn
 -- args: group item keep
 -- bound: one item
