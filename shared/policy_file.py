@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from .codec import shown
@@ -65,9 +66,11 @@ class _WrongError(Exception):
 
 
 def _weight(value: object) -> float:
-    said = f"must be {WEIGHT_MIN:g} to {WEIGHT_MAX:,g}"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not WEIGHT_MIN <= value <= WEIGHT_MAX:
-        raise _WrongError(said)
+    said = f"{WEIGHT_MIN:g} to {WEIGHT_MAX:,g}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _WrongError(f"must be a number, {said}")
+    if not WEIGHT_MIN <= value <= WEIGHT_MAX:
+        raise _WrongError(f"must be {said}")
     return float(value)
 
 
@@ -166,7 +169,7 @@ class _Reading:
 
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name = text, name
-        self._faults: list[str] = []
+        self._faults: list[tuple[int, str]] = []
         self._unsaid = 0
 
     def policy(self, found: Mapping[str, Any]) -> Policy:
@@ -177,9 +180,7 @@ class _Reading:
         if count > RULES_MAX:
             raise Misuse(f"{self._name}: {count:,} rules and classes, at most {RULES_MAX:,}")
         classes = self._classes(found.get("classes", {}))
-        accounts = self._rules(found, "accounts", _ACCOUNT, lambda given: AccountRule(**given))
-        for rule in accounts:
-            self._check_classes(rule, classes)
+        accounts = self._rules(found, "accounts", _ACCOUNT, lambda given: AccountRule(**given), classes=classes)
         policy = Policy(
             classes=tuple(classes.items()),
             accounts=tuple(rule for _, rule in accounts),
@@ -195,7 +196,7 @@ class _Reading:
         )
         if self._faults:
             more = [f"and {self._unsaid:,} more"] if self._unsaid else []
-            raise Misuse("\n".join([*self._faults, *more]))
+            raise Misuse("\n".join([*(said for _, said in sorted(self._faults, key=itemgetter(0))), *more]))
         return policy
 
     # --- tables ---
@@ -236,9 +237,8 @@ class _Reading:
             classes[name] = self._table(table, path, _CLASS, "weight").get("weight", 1.0)
         return classes
 
-    def _check_classes(self, found: tuple[int, Rule[AccountRule]], classes: Mapping[str, float]) -> None:
-        index, rule = found
-        for place, name in enumerate(rule.grant.classes):
+    def _check_classes(self, index: int, named: Sequence[str], classes: Mapping[str, float]) -> None:
+        for place, name in enumerate(named):
             if name not in classes:
                 path = ("accounts", index, "classes", place)
                 known = ", ".join(list(classes)[:8])
@@ -251,6 +251,7 @@ class _Reading:
         checks: Mapping[str, Check],
         granted: Callable[[dict[str, Any]], G],
         *required: str,
+        classes: Mapping[str, float] | None = None,
     ) -> list[tuple[int, Rule[G]]]:
         """The rules of one kind that are whole, each with its place among them, and none that never decides."""
         tables = found.get(kind, [])
@@ -261,7 +262,10 @@ class _Reading:
         for index, table in enumerate(cast("list[object]", tables)):
             faults = len(self._faults) + self._unsaid
             given = self._table(table, (kind, index), checks, "match", *required)
-            if len(self._faults) + self._unsaid == faults:
+            is_whole = len(self._faults) + self._unsaid == faults
+            if classes is not None:
+                self._check_classes(index, given.get("classes", ()), classes)
+            if is_whole:
                 match = str(given.pop("match"))
                 rules.append((index, Rule(match, granted(given))))
         self._check_order(kind, rules)
@@ -296,7 +300,8 @@ class _Reading:
         if len(self._faults) >= FAULTS_SHOWN_MAX:
             self._unsaid += 1
         else:
-            self._faults.append(f"{self._name}:{self._line(path)}: {said}")
+            line = self._line(path)
+            self._faults.append((line, f"{self._name}:{line}: {said}"))
 
 
 def _hides(kind: str, earlier: str, later: str) -> bool:

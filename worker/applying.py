@@ -105,7 +105,7 @@ class PolicyFile:
             with self._path.open("rb") as file:
                 raw = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
-            return Misuse(f"{self._name}: cannot be read ({error.strerror}); it is looked for on")
+            return Misuse(f"{self._name}: cannot be read ({error.strerror}); it is looked for again")
         try:
             return raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:

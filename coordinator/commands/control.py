@@ -147,7 +147,7 @@ def _why(refused: Refused) -> str:
         return f"it is {now} and needs no Approval"
     if not now:
         return str(refused)
-    return "it has ended" if now == "ended" else f"it is {now} already"
+    return {"ended": "it has ended", "failed": "it has failed already"}.get(now, f"it is {now} already")
 
 
 async def _target(store: Store, address: str, *, missions_too: bool) -> Target:

@@ -172,9 +172,9 @@ def groups(
     As Workers see them: what may be taken now, what runs, and the service each has had. USED is in slot-seconds. SHARE is of
     the service that all Groups have had which have not ended: since each began, or with --over in the seconds that the command
     then waits. DUE is what the weights of class, account and Mission give it while all of them have work; ATTAINABLE what it
-    can have now of the slots of the live Workers, by quotas, capabilities and what the others can use. LOG is how many Events
-    its log has, from FIRST to SEQ; SNAPSHOT the sequence of its newest one. A log that was damaged is `halted:CODE`; one that
-    has ended goes when its time is over.
+    can have now of the slots of the live Workers, by quotas of slots, capabilities and what the others can use. LOG is how many
+    Events its log has, from FIRST to SEQ; SNAPSHOT the sequence of its newest one. A log that was damaged is `halted:CODE`;
+    one that has ended goes when its time is over.
 
     --json: {"over_s", "groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable",
     "running", "used_ms", "share", "due", "attainable", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes"}]};

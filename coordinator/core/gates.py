@@ -118,7 +118,8 @@ def _at_work(facts: ItemFacts) -> Gate:
         lease = f"its lease is renewed until {span(left_ms)} from now" if left_ms > 0 else "its lease has just run out"
         return Gate(
             Code.RUNNING,
-            f"Worker {who} runs it since {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}{_expected(facts)}",
+            f"Worker {who} has run it for {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}"
+            + _expected(facts),
             "its handler ends it; where that Worker dies, it goes on elsewhere when the lease has run out",
         )
     if facts.state is ItemState.QUEUED:
@@ -156,7 +157,7 @@ def _blocked(facts: ItemFacts, block: Block) -> Gate:
         where = f"answered within {span(left_ms)} it goes on with Worker {shown(facts.owner)}, later with any"
     return Gate(
         Code.BLOCKED,
-        f"it is blocked since {span(facts.now_ms - block.since_ms)}: {reason}",
+        f"it has been blocked for {span(facts.now_ms - block.since_ms)}: {reason}",
         f"`treadle unblock {_address(facts)} --resolution JSON`; {where}",
     )
 
@@ -199,7 +200,7 @@ def _approval(facts: ItemFacts) -> Gate | None:
         Code.APPROVAL,
         ("" if facts.risk is Risk.NONE else f"its risk is {facts.risk}; ")
         + "nobody has approved its execution, and it is not to start before",
-        f"`treadle approve {_address(facts)}`, or `treadle cancel` to deny it",
+        f"`treadle approve {_address(facts)}`, or `treadle cancel {_address(facts)}` to deny it",
     )
 
 
@@ -364,7 +365,7 @@ def _queue(facts: ItemFacts) -> Gate | None:
         return None
     return Gate(
         Code.QUEUED,
-        f"{times(facts.ahead, 'item')} of its own Mission and capability come before it",
+        f"{times(facts.ahead, 'item')} of its own Mission and capability come{'s' if facts.ahead == 1 else ''} before it",
         "their start; a higher urgency or a nearer deadline would put it before them",
     )
 

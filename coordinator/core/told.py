@@ -87,7 +87,9 @@ def _window(reasons: Iterable[Reason]) -> tuple[int | None, int | None]:
 
 
 def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers: Answers) -> Gate:
-    who = _who(count, len(answers.said))
+    # Those that never will run it are not counted beside those that will, but where all that is said is theirs.
+    able = sum(map(_is_able, answers.said))
+    who = _who(count, able if able and because not in _UNABLE else len(answers.said))
     mission = safe(facts.mission)
     match because:
         case Because.STOPPING:
@@ -121,6 +123,10 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
             text = f"{who} without {packed(facts.resources)} free now"
             return Gate(Code.RESOURCES, text, "runs that end, or another Worker")
         case Because.QUOTA:
+            if facts.width > 1:
+                text = f"the policy leaves {_OF[level]} fewer than the {facts.width} slots that it needs at once"
+                more = f"`slots` of {facts.width} or more in the policy"
+                return Gate(Code.QUOTA, text, f"runs of {_OF[level]} that end; where none runs, {more}")
             text = f"{_OF[level]} has as much running as the policy grants it slots"
             return Gate(Code.QUOTA, text, f"runs of {_OF[level]} that end, or more `slots` in the policy")
         case Because.RATE:
@@ -132,7 +138,8 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
         case Because.FAIR_SHARE:
             return Gate(Code.FAIR_SHARE, f"{who} giving the next slot to other work: {_SHARE[level]}", _CHANGE[level])
         case Because.QUEUED:
-            text = f"{times(facts.ahead, 'item')} of its own Mission and capability come before it"
+            come = "comes" if facts.ahead == 1 else "come"
+            text = f"{times(facts.ahead, 'item')} of its own Mission and capability {come} before it"
             return Gate(Code.QUEUED, text, "their start")
         case Because.UNHEARD | Because.NEXT:
             text = f"{who} unaware of anything to take of its Mission now"

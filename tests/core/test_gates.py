@@ -100,7 +100,7 @@ def test_it_says_who_runs_it_since_when() -> None:
     )
     assert (
         explain(facts)[0].text
-        == "Worker w one runs it since 1 min 5 s (run 2); its lease is renewed until 4.0 s from now"
+        == "Worker w one has run it for 1 min 5 s (run 2); its lease is renewed until 4.0 s from now"
     )
 
 

@@ -27,8 +27,8 @@ def test_each_fault_of_a_file_is_a_line(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["policy", "check", str(file)])
     lines = ran.output.splitlines()
     assert ran.exit_code == 1
-    assert lines[0].startswith(f'{file}:3: "x" is no table of a policy')
-    assert lines[1] == f"{file}:2: classes.urgent.weight: 0 is not allowed; must be 0.001 to 1,000"
+    assert lines[0] == f"{file}:2: classes.urgent.weight: 0 is not allowed; must be 0.001 to 1,000"
+    assert lines[1].startswith(f'{file}:3: "x" is no table of a policy')
     ran = CliRunner().invoke(app, ["policy", "check", str(file), "--json"])
     assert (ran.exit_code, json.loads(ran.output)) == (1, {"file": str(file), "ok": False, "faults": lines})
 

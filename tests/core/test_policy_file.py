@@ -108,8 +108,14 @@ def test_the_standard_class_is_there_whether_or_not_a_file_names_it() -> None:
         ("[classes.a]\nweight = nan", "p.toml:2: classes.a.weight: nan is not allowed; must be 0.001 to 1,000"),
         ("[classes.a]\nweight = inf", "p.toml:2: classes.a.weight: inf is not allowed; must be 0.001 to 1,000"),
         ("[classes.a]\nweight = 1001", "p.toml:2: classes.a.weight: 1001 is not allowed; must be 0.001 to 1,000"),
-        ("[classes.a]\nweight = true", "p.toml:2: classes.a.weight: True is not allowed; must be 0.001 to 1,000"),
-        ("[classes.a]\nweight = '2'", "p.toml:2: classes.a.weight: '2' is not allowed; must be 0.001 to 1,000"),
+        (
+            "[classes.a]\nweight = true",
+            "p.toml:2: classes.a.weight: True is not allowed; must be a number, 0.001 to 1,000",
+        ),
+        (
+            "[classes.a]\nweight = '2'",
+            "p.toml:2: classes.a.weight: '2' is not allowed; must be a number, 0.001 to 1,000",
+        ),
         ("\n[classes.a]\n", "p.toml:2: classes.a: weight is required"),
         ("[classes.A]\nweight = 1", 'p.toml:1: classes: "A" is not allowed; must be 1 to 64 of a-z'),
         ("classes = 3", "p.toml:1: classes: 3 is not allowed; write [classes.NAME]"),
@@ -352,3 +358,12 @@ def test_whatever_a_file_holds_it_is_a_policy_or_is_refused_with_lines(
         known = tomllib.loads(text)
         assert len(policy.accounts) == len(known.get("accounts", []))
         assert policy.class_weight("standard") > 0
+
+
+def test_all_faults_are_said_at_once_in_the_order_of_their_lines() -> None:
+    text = "[[accounts]]\nmatch = 'a'\nweight = 0\nclasses = ['gold']\n[later]\n[workers]\n"
+    with pytest.raises(Misuse) as told:
+        parse(text, name="p.toml")
+    lines = str(told.value).splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["p.toml:3", "p.toml:4", "p.toml:5", "p.toml:6"]
+    assert lines[1] == 'p.toml:4: accounts[0].classes[0]: "gold" is no class of this policy; known: standard'

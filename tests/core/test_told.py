@@ -73,6 +73,26 @@ def test_it_is_said_how_many_workers_say_so() -> None:
     assert other.text.startswith("2 of 3 Workers that could run it are giving")
 
 
+def test_a_worker_that_is_too_small_is_not_counted_among_those_that_could_run_it() -> None:
+    (gate,) = explained(replace(OFFERED, width=4), said([Because.TOO_WIDE], [Because.FAIR_SHARE]))
+    assert gate.text.startswith("the Worker that could run it is giving the next slot to other work")
+    stopping, full = explained(OFFERED, said([Because.STOPPING], [Because.CAPACITY]))
+    assert stopping.text == "1 of 2 Workers that could run it is about to stop: nothing new is taken"
+    assert full.text == "the Worker that could run it is without a slot free now"
+
+
+def test_a_wide_item_that_its_quota_has_no_room_for_is_not_said_to_wait_for_runs_that_are_not_there() -> None:
+    (gate,) = explained(replace(OFFERED, width=4), said([Because.QUOTA]))
+    assert gate.text == "the policy leaves its account fewer than the 4 slots that it needs at once"
+    assert gate.change == "runs of its account that end; where none runs, `slots` of 4 or more in the policy"
+
+
+def test_one_item_comes_before_it_and_two_come() -> None:
+    for ahead, text in ((1, "1 item of its own Mission and capability comes before it"), (2, "2 items of its own ")):
+        (gate,) = explained(replace(OFFERED, ahead=ahead), Answers())
+        assert gate.text.startswith(text)
+
+
 @pytest.mark.parametrize(
     ("windows", "text"),
     [

@@ -285,7 +285,7 @@ async def test_patience_that_is_over_says_what_the_job_waits_for(client: Client,
         await later.result(timeout=0)
     running = await enqueue(client, "c")
     await hand.take(running)
-    with pytest.raises(TimeoutError, match="RUNNING: Worker hand runs it"):
+    with pytest.raises(TimeoutError, match="RUNNING: Worker hand has run it for"):
         await running.result(timeout=0)
 
 

@@ -104,7 +104,7 @@ async def test_why_follows_an_item_through_its_states(world: World) -> None:
     grant = await hand.started(M)
     (running,) = await gates(world, "a")
     assert running.code is Code.RUNNING
-    assert running.text.startswith("Worker w-1 runs it since ")
+    assert running.text.startswith("Worker w-1 has run it for ")
     await hand.do(a_submit(grant), partition=grant.partition)
     assert await codes(world, "a") == [Code.VERIFIED]
     assert (await gates(world, "c"))[0].text == "it waits for b (offered)"

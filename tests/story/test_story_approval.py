@@ -41,7 +41,7 @@ async def test_what_needs_approval_is_started_once_a_person_gave_it(store: FakeE
         (gate, *_) = (await mission.why("sum")).gates
         assert (gate.code.value, gate.change) == (
             "APPROVAL",
-            "`treadle approve m/sum`, or `treadle cancel` to deny it",
+            "`treadle approve m/sum`, or `treadle cancel m/sum` to deny it",
         )
         with pytest.raises(Refused, match="waits for Approval"):
             await mission.retry("sum")
