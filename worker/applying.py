@@ -6,6 +6,8 @@ file -> read twice alike -> parsed -> compare-and-set in the store, recorded wit
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,7 +104,10 @@ class PolicyFile:
 
     def _read(self) -> str | Misuse:
         try:
-            with self._path.open("rb") as file:
+            # Without waiting: a pipe that nobody writes to would keep its reader, and so this process, for ever.
+            with open(self._path, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return Misuse(f"{self._name}: is no file; give one that is, it is looked for on")
                 raw = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
             return Misuse(f"{self._name}: cannot be read ({error.strerror}); it is looked for again")
@@ -117,3 +122,7 @@ class PolicyFile:
         if text != self._told:
             self._told = text
             _log.log(level, "policy file %s", text)
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

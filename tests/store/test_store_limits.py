@@ -9,7 +9,7 @@ from builders import GROUP, a_new_item
 from servers import LEGS
 from store.world import Hand, World, a_start, a_submit, a_take
 from treadle.shared.model import Limits, Usage
-from treadle.shared.store import Outcome
+from treadle.shared.store import Outcome, operations
 from treadle.shared.store.replies import parse_usage
 
 HOUR_MS = 3_600_000
@@ -194,3 +194,28 @@ async def test_a_turn_repeated_is_answered_alike_and_counts_no_rate_twice(world:
 )
 def test_limits_travel_as_seven_fields_or_as_none(limits: Limits, wire: str) -> None:
     assert limits.wire() == wire
+
+
+@pytest.mark.parametrize(
+    ("most", "offset", "limits"),
+    [
+        *(
+            ("1", offset, "-")
+            for offset in ("nan", "inf", "1e300", "9" * 20, "0=nan", "0=1e300", "1.5", "5=", "=5", "")
+        ),
+        *((most, "0", "-") for most in ("-1", "nan", "1.5", "0x10", "")),
+        *(("1", "0", f"{charge},-,-,-,-,-,-") for charge in ("nan", "1e300", "x")),
+        *(("1", "0", f"-,-,-,-,-,{rate},-") for rate in ("3", "3/0", "-3/1000", "nan/1000")),
+    ],
+)
+async def test_a_take_with_a_number_that_is_none_is_refused_and_changes_nothing(
+    most: str, offset: str, limits: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endless offset was kept as the least number there is, and a `most` below 0 took its Group out of the directory."""
+    await world.mission(GROUP, *ITEMS)
+    hand = await world.hand()
+    with monkeypatch.context() as patch:
+        patch.setattr(operations, "_arguments", lambda _: ["take", GROUP, "index", most, offset, limits])
+        assert (await hand.do(a_take())).code == "SCHEMA_VALIDATION_FAILED"
+    assert (await service(world, f"g:{GROUP}")).offset == 0
+    assert items(await taken(hand, 9, None)) == "abcdef"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,24 @@ async def test_a_wrong_file_is_said_once_with_its_line_and_the_policy_stays(
     save(path, NEW)
     await looks(file, by_hand)
     assert await stands(by_hand) == (2, NEW, "w1")
+
+
+async def test_a_pipe_or_a_device_is_no_file_and_keeps_nobody_waiting(
+    by_hand: Store, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever read a pipe that nobody writes to would not end by SIGTERM either."""
+    os.mkfifo(path)
+    for one in (path, Path("/dev/zero")):
+        with anyio.fail_after(5):
+            await looks(followed(one), by_hand)
+    assert ["is no file" in record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        True,
+        True,
+    ]
+    save(path, None)
+    save(path, OLD)
+    await looks(followed(path), by_hand)
+    assert (await stands(by_hand))[1] == OLD
 
 
 async def test_workers_with_different_files_do_not_fight(by_hand: Store, tmp_path: Path) -> None:

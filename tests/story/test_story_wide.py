@@ -278,3 +278,34 @@ async def test_what_stands_behind_an_item_that_lacks_a_gpu_goes_on_and_a_single_
     at = {item: at for _, item, at in began}
     assert max(at[f"p{number}"] for number in range(10)) - at["g0"] <= 6.5, "both free slots were used all the time"
     assert 6.0 <= at["g1"] - at["g0"] <= 6.5
+
+
+@pytest.mark.parametrize("stream_in", ["stream", "stream-2", "stream-3"])
+async def test_what_it_needs_besides_slots_is_kept_with_them_whichever_partition_the_others_are_in(
+    stream_in: str, treadle_client: Client, treadle_worker: Workers
+) -> None:
+    """Else each gpu that gets free would go to what needs only one, and the kept slots would be idle for ever."""
+    await treadle_worker(slots=6, resources={"gpu": 2})
+    streams = [
+        await treadle_client.submit(MissionSpec(id=id, objective="o", account=id, work=work))
+        for id, resources in ((stream_in, {"gpu": 1}), ("plain", {}))
+        for work in [
+            [
+                WorkSpec(
+                    id=f"n{number:03}",
+                    capability="narrow",
+                    inputs={"seconds": 2 + number * 7 % 25 / 4},
+                    resources=resources,
+                )
+                for number in range(100)
+            ]
+        ]
+    ]
+    await asyncio.sleep(10)
+    work = WorkSpec(id="w", capability="wide", slots=2, resources={"gpu": 2})
+    mission = await treadle_client.submit(MissionSpec(id="wide", objective="o", work=[work], account="wide"))
+    came = anyio.current_time()
+    assert await mission.results(timeout=60) == {"w": 1}
+    assert starts("wide")[0] - came <= 3 * RUN_S, "until its turn comes, until slots are free, until the rest is"
+    for stream in streams:
+        await stream.cancel()

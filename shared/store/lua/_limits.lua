@@ -4,11 +4,21 @@
 -- is served; the widths that may run of a Group and account; of both how much may be taken in one window of Redis' time.
 local FIELDS = '^([^,]+),([^,]+),([^,]+),([^,]+),([^,]+),([^,]+),([^,]+)$'
 
+-- Whether every text is '-' or like the pattern.
+local function are(pattern, ...)
+  for _, text in ipairs({ ... }) do
+    if text ~= '-' and not string.find(text, pattern) then return false end
+  end
+  return true
+end
+
 -- The limits of a take, nil for none ('-'), false for what is none.
 function T.limits(text)
   if text == '-' then return nil end
   local charge_g, charge_a, charge_c, slots_g, slots_a, rate_g, rate_a = string.match(text, FIELDS)
-  if not rate_a then return false end
+  if not rate_a or not are('^%-?%d+$', charge_g, charge_a, charge_c, slots_g, slots_a) or not are('^%d+/[1-9]%d*$', rate_g, rate_a) then
+    return false
+  end
   return { is_capped = slots_g ~= '-' or slots_a ~= '-', charges = { tonumber(charge_g), tonumber(charge_a), tonumber(charge_c) },
     slots = { tonumber(slots_g), tonumber(slots_a) }, rates = { rate_g, rate_a } }
 end

@@ -48,6 +48,16 @@ function T.end_run(S, G, it, at)
     run = math.max(0, at - began) })
 end
 
+-- Whether a text is an offset, or `before=after`. What is no whole number is packed as the least there is: its Group would go
+-- before all others for ever.
+function T.is_offset(text)
+  local before, after = string.match(text, '^([^=]+)=([^=]+)$')
+  for _, number in ipairs({ before or '0', after or text }) do
+    if not string.find(number, '^%-?%d+$') or #number > 17 then return false end
+  end
+  return true
+end
+
 -- The first accept after an entry lifts the Group to what it was found to stand at then (rule 3): what it missed is not saved
 -- up. The Worker reckons `offset` from the tag that it froze when it saw the entry. `before=after` is set at any accept
 -- that finds it as it was before: a lag that was kept when the weight changed, which no other Worker could tell (rule 7).

@@ -56,7 +56,7 @@ T.ops.take = function(S, group, cap, most, offset, limited)
   local G, limits, detail = S.groups[group], T.limits(limited)
   local code = T.shut(G) or (G.state ~= 'active' and 'EMPTY') or T.barred(S, G, cap)
   code = code or (string.sub(cap, 1, 1) == '>' and cap ~= '>' .. S.agent and 'AUTH_FORBIDDEN')
-  code = code or (limits == false and 'SCHEMA_VALIDATION_FAILED')
+  code = code or ((limits == false or not T.is_offset(offset) or not string.find(most, '^%d+$')) and 'SCHEMA_VALIDATION_FAILED')
   if code then return T.bar(S, G, code) elseif S.is_shared then return T.outcome(S, G, 'SHARE') end
   if S.slots <= 0 and S.ahead <= 0 and T.is_waiting(S, G, cap) then return T.outcome(S, G, 'OK', nil, {}) end
   local limit = math.min(tonumber(most), 64)
