@@ -225,6 +225,23 @@ def test_the_order_of_a_reply_decides_nothing(
         assert one.standings() == two.standings()
 
 
+def test_an_offset_that_others_set_is_judged_by_v_as_it_was_before_the_reply_that_tells_it() -> None:
+    """Both ways round: a sibling's news, which may stand before it or behind it in the reply, move V as well."""
+
+    def served(used_ms: int, offset: int) -> Usage:
+        return a_usage(used_ms=used_ms, offset=offset, entry=1, served=True)
+
+    first = [an_entry("a", 3, usage=served(0, 0)), an_entry("b", 3, usage=served(0, 5_000))]
+    then = [an_entry("a", 3, usage=served(10_000, 0)), an_entry("b", 3, usage=served(0, 3_000))]
+    stand = []
+    for reply in (then, then[::-1]):
+        ready = begun()
+        ready.update(first, NOW_MS)
+        ready.update(reply, NOW_MS)
+        stand.append({group: standing.virtual_time(NOW_MS) for group, standing in ready.standings().items()})
+    assert stand == [{"a": 10_000, "b": 3_000}] * 2
+
+
 @given(replies, st.integers(0, 30))
 def test_no_slot_stays_free_while_something_takeable_is_known(
     told: list[tuple[list[DirectoryEntry], int]], free: int

@@ -119,8 +119,8 @@ class Leaf(Node):
         if now_ms >= self.told_until_ms:
             self.lag += self.standing.shift - before.shift
 
-    def count(self, usage: Usage, now_ms: int) -> None:
-        """Takes the store's newest word: a new offset replaces what this Worker shifted.
+    def count(self, usage: Usage, now_ms: int, *, level: float) -> None:
+        """Takes the store's newest word: a new offset replaces what this Worker shifted; `level` is V before all that is told.
 
         One that was set for a lag that is not known here is followed only where that brings it nearer to V: else this Worker
         has not heard of the new weight yet, or came before the store had.
@@ -132,7 +132,7 @@ class Leaf(Node):
         elif moved and self.lag:
             shift, self.lag = shift - self.lag, 0.0
         elif moved:
-            ahead = before.virtual_time(now_ms) - self.level.virtual_time(now_ms)
+            ahead = before.virtual_time(now_ms) - level
             if abs(ahead) <= abs(ahead + moved):
                 shift, self.told_until_ms = shift - moved, now_ms + TOLD_MS
         self.set(Standing(usage, before.weight, before.tag, shift))

@@ -62,6 +62,7 @@ class Ready:
         mine = [entry for entry in entries if entry.capability in self.capabilities]
         for entry in mine:
             _check(entry)
+        levels = self._levels_before(mine, now_ms)
         touched: dict[Node, bool] = {}
         for entry in mine:
             leaf = self._leaves.get(entry.group)
@@ -70,7 +71,7 @@ class Ready:
                 if not _is_takeable(entry) and (entry.group not in self._pinned or entry.code == "GROUP_NOT_FOUND"):
                     continue
                 leaf = self._leaf(entry)
-            self._set(leaf, entry, now_ms)
+            self._set(leaf, entry, levels.get(leaf.level, 0.0), now_ms)
             touched[leaf] = enters or touched.get(leaf, False)
         self._settle(touched, now_ms)
 
@@ -283,15 +284,24 @@ class Ready:
         """Each Worker's own order among equals."""
         return zlib.crc32(f"{self.agent}\n{name}".encode())
 
-    def _set(self, leaf: Leaf, entry: DirectoryEntry, now_ms: int) -> None:
+    def _levels_before(self, entries: Iterable[DirectoryEntry], now_ms: int) -> dict[Level, float]:
+        """V where a Group that is known has another weight or offset now, before anything is folded: no order decides it."""
+        levels: dict[Level, float] = {}
+        for entry in entries:
+            leaf = self._leaves.get(entry.group)
+            if leaf is not None and (leaf.granted != entry.weight or leaf.standing.usage.offset != entry.usage.offset):
+                levels[leaf.level] = leaf.level.virtual_time(now_ms)
+        return levels
+
+    def _set(self, leaf: Leaf, entry: DirectoryEntry, level: float, now_ms: int) -> None:
         before, usage = leaf.standing.usage, entry.usage
         if usage.typical_ms > 0:
             known = self._shortest_ms.get(entry.capability, usage.typical_ms)
             self._shortest_ms[entry.capability] = min(known, usage.typical_ms)
         if leaf.granted != entry.weight:
             leaf.granted = entry.weight
-            leaf.weigh(self._grant(leaf), now_ms, level=leaf.level.virtual_time(now_ms))
-        leaf.count(usage, now_ms)
+            leaf.weigh(self._grant(leaf), now_ms, level=level)
+        leaf.count(usage, now_ms, level=level)
         if usage.running > before.running or (usage.served and not before.served):
             leaf.level.picked(leaf, now_ms)
         if _is_takeable(entry):
