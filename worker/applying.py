@@ -107,7 +107,7 @@ class PolicyFile:
             # Without waiting: a pipe that nobody writes to would keep its reader, and so this process, for ever.
             with open(self._path, "rb", opener=_at_once) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return Misuse(f"{self._name}: is no file; give one that is, it is looked for on")
+                    return Misuse(f"{self._name}: is no file; give one that is, it is looked for again")
                 raw = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
             return Misuse(f"{self._name}: cannot be read ({error.strerror}); it is looked for again")

@@ -360,12 +360,18 @@ def _capacity(facts: ItemFacts) -> Gate | None:
     )
 
 
+def before(facts: ItemFacts) -> str:
+    """What of its own Group and capability stands before an item."""
+    come = "comes" if facts.ahead == 1 else "come"
+    return f"{times(facts.ahead, 'item')} of its own Mission and capability {come} before it"
+
+
 def _queue(facts: ItemFacts) -> Gate | None:
     if facts.state is not ItemState.OFFERED or facts.ahead <= 0:
         return None
     return Gate(
         Code.QUEUED,
-        f"{times(facts.ahead, 'item')} of its own Mission and capability come{'s' if facts.ahead == 1 else ''} before it",
+        before(facts),
         "their start; a higher urgency or a nearer deadline would put it before them",
     )
 

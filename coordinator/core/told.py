@@ -14,7 +14,7 @@ from treadle.shared.model import ItemState
 from treadle.shared.reasons import Answer, Answers, Because, Level, Reason
 from treadle.shared.resources import packed
 
-from .gates import Code, Gate, explain
+from .gates import Code, Gate, before, explain
 from .readable import safe, span, times
 
 _CODES = {
@@ -138,9 +138,7 @@ def _gate(because: Because, level: Level, count: int, facts: ItemFacts, answers:
         case Because.FAIR_SHARE:
             return Gate(Code.FAIR_SHARE, f"{who} giving the next slot to other work: {_SHARE[level]}", _CHANGE[level])
         case Because.QUEUED:
-            come = "comes" if facts.ahead == 1 else "come"
-            text = f"{times(facts.ahead, 'item')} of its own Mission and capability {come} before it"
-            return Gate(Code.QUEUED, text, "their start")
+            return Gate(Code.QUEUED, before(facts), "their start")
         case Because.UNHEARD | Because.NEXT:
             text = f"{who} unaware of anything to take of its Mission now"
             return Gate(Code.UNHEARD, text, "time: each Worker looks again within five seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..model import Capability, NewItem, NewMission, Queued, Risk
-from ..resources import packed, parse_capacity
+from ..resources import packed, unpacked
 from .operations import Arguments
 
 CHUNK_ITEMS, CHUNK_BYTES, CHUNK_DEPENDENCIES = 256, 4 << 20, 1024
@@ -65,7 +65,7 @@ def who_could(
     lacking: dict[Capability, dict[str, int]] = {}
     for name, _, most in (pair.partition(":") for pair in said[1].decode().split()):
         if "=" in most:
-            lacking[Capability(name)] = dict(parse_capacity(f"0,{most}")[1])
+            lacking[Capability(name)] = dict(unpacked(most))
         else:
             slots[Capability(name)] = int(most)
     return missing, slots, lacking

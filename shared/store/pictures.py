@@ -14,7 +14,7 @@ from ..errors import Corrupt, TreadleError
 from ..facts import ENDED, FailureFacts, GroupFacts, ItemFacts, Progress, WorkerFacts
 from ..model import STARTS_EPOCH_MS, AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from ..names import name_of
-from ..resources import parse_capacity
+from ..resources import parse_capacity, unpacked
 from ..versions import parted, shelf
 from . import keys, views
 from .controls import KINDS
@@ -266,7 +266,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         state=state,
         capability=capability,
         width=int(text.get("w", "1")),
-        resources=parse_capacity(f"0,{text['need']}")[1] if "need" in text else (),
+        resources=unpacked(text.get("need", "")),
         waits_for=waits_for,
         dependencies_left=int(text.get("dep", "0")),
         next_ms=int(text.get("nb", "0")),

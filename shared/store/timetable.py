@@ -117,7 +117,7 @@ async def fire(store: Store, due: Due, *, now_ms: int, policy: Policy = DEFAULT_
     Refused: REVISION_CONFLICT where another tick is the next, INVALID_COMMAND where the schedule was deleted, QUOTA_EXCEEDED
     where its account or Mission has as many unfinished items as the policy grants.
     """
-    (answer,) = await store.call_each([await _call(store, due, now_ms, policy)])
+    (answer,) = await store.call_each([_call(store, due, now_ms, await _bounds(store, due.group, policy))])
     if isinstance(answer, TreadleError):
         raise answer
     return _fired(due, answer)
@@ -130,13 +130,14 @@ async def fire_due(store: Store, due: Sequence[Due], envelope: Envelope) -> Enve
     does not take now, or would be more than the policy grants, is left for later.
     """
     policy = await _policy(store, envelope)
+    bounds = {group: await _bounds(store, group, policy) for group in dict.fromkeys(one.group for one in due)}
     pending: list[Due] = list(due)
     left = FIRED_AT_ONCE_MAX
     while pending and left > 0:
         calls: dict[Due, FencedCall] = {}
         for one in pending[:left]:
             try:
-                calls[one] = await _call(store, one, envelope.now_ms, policy)
+                calls[one] = _call(store, one, envelope.now_ms, bounds[one.group])
             except (Misuse, Corrupt) as error:
                 _put_off(one, error)
         left -= len(calls)
@@ -189,10 +190,14 @@ def parse_due(raw: bytes) -> list[Due]:
     return found
 
 
-async def _call(store: Store, due: Due, now_ms: int, policy: Policy) -> FencedCall:
+async def _bounds(store: Store, group: GroupId, policy: Policy) -> str:
+    """What the ticks of a Group's schedules are held to, as of now in the account's other partitions."""
+    account = await store.account_of(group) if policy.bounds_queued else ""
+    return await store.bounds(policy.queued(account, group) if account else UNBOUNDED, group, account)
+
+
+def _call(store: Store, due: Due, now_ms: int, bounds: str) -> FencedCall:
     next_ms, skipped = what_follows(parse_spec(due.spec), due.missed, due.due_ms, now_ms)
-    account = await store.account_of(due.group) if policy.bounds_queued else ""
-    bounds = await store.bounds(policy.queued(account, due.group) if account else UNBOUNDED, due.group, account)
     arguments = (store.replid, due.group, due.schedule, due.due_ms, next_ms, skipped, bounds)
     return "fire", store.partition_of(due.group), arguments
 

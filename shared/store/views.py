@@ -15,7 +15,7 @@ from ..disclosure import Disclosure, current
 from ..errors import Corrupt
 from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, SortKey, Urgency
 from ..names import name_of
-from ..resources import parse_capacity
+from ..resources import unpacked
 from ..versions import parted
 from . import keys
 
@@ -223,7 +223,7 @@ def _item(
         failure=failure,
         result=result,
         width=int(raw.get(b"w", b"1")),
-        resources=parse_capacity(f"0,{raw[b'need'].decode()}")[1] if b"need" in raw else (),
+        resources=unpacked(raw.get(b"need", b"").decode()),
         urgency=Urgency(raw.get(b"urg", b"normal").decode()),
         deadline_ms=int(raw.get(b"dl", b"0")),
         after=tuple(ItemId(other) for other in raw.get(b"after", b"").decode().split()),

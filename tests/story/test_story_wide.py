@@ -36,13 +36,13 @@ def _anew() -> None:
     began.clear()
 
 
-async def a_stream(client: Client, items: int = 120) -> Mission:
+async def a_stream(client: Client, items: int = 120, *, id: str = "stream", **of: Any) -> Mission:
     """One-slot items of 2 to 8 s, so that their ends are spread."""
     work = [
-        WorkSpec(id=f"n{number:03}", capability="narrow", inputs={"seconds": 2 + number * 7 % 25 / 4})
+        WorkSpec(id=f"n{number:03}", capability="narrow", inputs={"seconds": 2 + number * 7 % 25 / 4}, **of)
         for number in range(items)
     ]
-    return await client.submit(MissionSpec(id="stream", objective="o", work=work, account="stream"))
+    return await client.submit(MissionSpec(id=id, objective="o", work=work, account=id))
 
 
 async def a_wide(client: Client, id: str = "wide", **of: Any) -> Mission:
@@ -182,20 +182,6 @@ async def test_a_worker_that_stops_lets_go_at_once(treadle_client: Client, tread
     await stream.cancel()
 
 
-async def a_gpu_stream(client: Client, items: int = 200) -> Mission:
-    """One-slot items of 2 to 8 s that need one gpu each."""
-    work = [
-        WorkSpec(
-            id=f"n{number:03}",
-            capability="narrow",
-            inputs={"seconds": 2 + number * 7 % 25 / 4},
-            resources={"gpu": 1},
-        )
-        for number in range(items)
-    ]
-    return await client.submit(MissionSpec(id="stream", objective="o", work=work, account="stream"))
-
-
 async def a_pair(client: Client, *, slots: int = 1) -> Mission:
     work = WorkSpec(id="w", capability="wide", slots=slots, resources={"gpu": 2})
     return await client.submit(MissionSpec(id="wide", objective="o", work=[work], account="wide"))
@@ -213,7 +199,7 @@ async def test_an_item_of_two_gpus_starts_within_the_longest_run_beside_an_endle
     slots: int, treadle_client: Client, treadle_worker: Workers
 ) -> None:
     await treadle_worker(slots=4, resources={"gpu": 2})
-    stream = await a_gpu_stream(treadle_client)
+    stream = await a_stream(treadle_client, 200, resources={"gpu": 1})
     plain = await treadle_client.submit(
         MissionSpec(
             id="plain",
@@ -245,7 +231,7 @@ async def test_when_the_worker_that_keeps_resources_is_killed_another_goes_on(
     treadle_client: Client, treadle_worker: Workers, faults: Faults
 ) -> None:
     await treadle_worker(name="one", slots=4, resources={"gpu": 2}, lease_ttl_s=LEASE_S)
-    stream = await a_gpu_stream(treadle_client)
+    stream = await a_stream(treadle_client, 200, resources={"gpu": 1})
     await asyncio.sleep(20)
     mission = await a_pair(treadle_client)
     await until_gathering(mission)
@@ -287,23 +273,11 @@ async def test_what_it_needs_besides_slots_is_kept_with_them_whichever_partition
     """Else each gpu that gets free would go to what needs only one, and the kept slots would be idle for ever."""
     await treadle_worker(slots=6, resources={"gpu": 2})
     streams = [
-        await treadle_client.submit(MissionSpec(id=id, objective="o", account=id, work=work))
-        for id, resources in ((stream_in, {"gpu": 1}), ("plain", {}))
-        for work in [
-            [
-                WorkSpec(
-                    id=f"n{number:03}",
-                    capability="narrow",
-                    inputs={"seconds": 2 + number * 7 % 25 / 4},
-                    resources=resources,
-                )
-                for number in range(100)
-            ]
-        ]
+        await a_stream(treadle_client, 100, id=stream_in, resources={"gpu": 1}),
+        await a_stream(treadle_client, 100, id="plain"),
     ]
     await asyncio.sleep(10)
-    work = WorkSpec(id="w", capability="wide", slots=2, resources={"gpu": 2})
-    mission = await treadle_client.submit(MissionSpec(id="wide", objective="o", work=[work], account="wide"))
+    mission = await a_pair(treadle_client, slots=2)
     came = anyio.current_time()
     assert await mission.results(timeout=60) == {"w": 1}
     assert starts("wide")[0] - came <= 3 * RUN_S, "until its turn comes, until slots are free, until the rest is"

@@ -1,5 +1,11 @@
 -- What live sessions are able to do: by capability and version, by slots and resources.
 
+-- The records of the live sessions; read once a call.
+local function records(S)
+  S.sessions = S.sessions or redis.call('HVALS', S.base .. '@sessions')
+  return S.sessions
+end
+
 -- What a session's record says of its slots and resources, and of its capabilities.
 local function offer_of(record)
   return string.match(record, '^%d+ %S+ %d+ (%S+) (%S*)$')
@@ -19,7 +25,7 @@ end
 -- Slots of the largest live session that offers a capability.
 function T.largest(S, cap)
   local most = 0
-  for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
+  for _, record in ipairs(records(S)) do
     local capacity, capabilities = offer_of(record)
     if T.does(capabilities, cap) then most = math.max(most, T.slots_of(capacity)) end
   end
@@ -30,7 +36,7 @@ end
 -- one of them has all of it.
 function T.lacking(S, cap, width, need)
   local most = {}
-  for _, record in ipairs(redis.call('HVALS', S.base .. '@sessions')) do
+  for _, record in ipairs(records(S)) do
     local capacity, capabilities = offer_of(record)
     if suits(capacity, capabilities, cap, width, need) then return nil end
     if T.does(capabilities, cap) then

@@ -27,8 +27,8 @@ end
 -- A grant's line: "+ group item capability epoch start_by seq lease expires number width checkpoint after basis
 -- digest before resolution"; '-' where there is none. `digest` is that of the Checkpoint, `before` that of the one before it.
 function T.granted(S, G, it, seq)
-  local live, width = it.st == 'active', (it.w or '1') .. (it.need and ',' .. it.need or '')
+  local live = it.st == 'active'
   return table.concat({ '+', G.name, it.id, it.cap, it.oe, it.sby, T.int(seq), live and it.lid or '-', live and it.lex or '-',
-    it.ln or '0', width, it.ckn or '0', it.after and string.gsub(it.after, ' ', ',') or '-', it.basis or 'all',
+    it.ln or '0', T.fills(it), it.ckn or '0', it.after and string.gsub(it.after, ' ', ',') or '-', it.basis or 'all',
     it.ckd or '-', it.ckp or '-', (it.rv or it.rvx) and '1' or '-' }, ' ')
 end

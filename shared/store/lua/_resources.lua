@@ -2,6 +2,13 @@
 -- a session has, what a turn may use and what a grant fills is written with the slots before it: "4,gpu=2,license-x=1".
 T.RESOURCES_MAX = 8
 
+local PAIR = '([%w._-]+)=(%d+)'
+
+-- What an item fills, as such a text.
+function T.fills(it)
+  return (it.w or '1') .. (it.need and ',' .. it.need or '')
+end
+
 -- The slots of such a text.
 function T.slots_of(text)
   return tonumber(string.match(text, '^%d+'))
@@ -10,13 +17,13 @@ end
 -- Its counts, by name.
 function T.counts_of(text)
   local counts = {}
-  for name, count in string.gmatch(text, '([%w._-]+)=(%d+)') do counts[name] = tonumber(count) end
+  for name, count in string.gmatch(text, PAIR) do counts[name] = tonumber(count) end
   return counts
 end
 
 -- Whether there is as much of each as an item needs.
 function T.covers(counts, need)
-  for name, count in string.gmatch(need, '([%w._-]+)=(%d+)') do
+  for name, count in string.gmatch(need, PAIR) do
     if (counts[name] or 0) < tonumber(count) then return false end
   end
   return true
@@ -37,7 +44,7 @@ end
 function T.fill(S, it)
   if not it.need then return end
   local counts = spare(S)
-  for name, count in string.gmatch(it.need, '([%w._-]+)=(%d+)') do counts[name] = counts[name] - tonumber(count) end
+  for name, count in string.gmatch(it.need, PAIR) do counts[name] = counts[name] - tonumber(count) end
 end
 
 -- What is wrong with what a new item needs, as a call brings it, or nil.

@@ -41,8 +41,7 @@ T.calls.question = function(keys, a)
   if before then return { T.envelope(S), before } end
   local who = T.closed(G) and {} or it.st == 'offered' and able(S, G, it) or it.st == 'queued' and { it.own } or {}
   local count = it.st == 'offered' and it.key and ahead(S, G, it) or 0
-  local width = (it.w or '1') .. (it.need and ',' .. it.need or '')
-  local entry = table.concat({ '?', a[4], G.name, it.id, S.stamp, it.cap, width, T.int(count), T.int(#who) }, ' ')
+  local entry = table.concat({ '?', a[4], G.name, it.id, S.stamp, it.cap, T.fills(it), T.int(count), T.int(#who) }, ' ')
   for _, agent in ipairs(who) do T.push(S, agent, entry) end
   redis.call('SET', record, T.int(#who), 'PX', T.int(T.ASKED_TTL_MS))
   return { T.envelope(S), T.int(#who) }
