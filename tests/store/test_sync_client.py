@@ -217,6 +217,15 @@ def test_closing_ends_what_other_threads_wait_for(endpoint: FaultyEndpoint) -> N
                 one.result(10)
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """As in a terminal: who was started in the background by a shell ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupted_wait_is_given_up(client: SyncClient) -> None:
     mission = client.submit(spec())
     main = threading.main_thread().ident
