@@ -93,6 +93,11 @@ class AnyContext(Protocol):
         ...
 
     @property
+    def why_stopped(self) -> str:
+        """Why this run is to end: its slot is asked for, its lease is lost, the Worker stops; '' while it goes on."""
+        ...
+
+    @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """A logger that names the Mission, the WorkItem and the attempt."""
         ...

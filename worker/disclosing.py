@@ -14,7 +14,7 @@ from treadle.shared.policy import DEFAULT_POLICY
 from treadle.shared.store import Disclose, Outcome
 
 from .core.forecast import History, Runs, Waits, forecast, is_material
-from .run import Run
+from .slots.run import Run
 
 FIRST_MS = 1_000
 """What has ended by then is not worth an Event more: its acceptance was its start."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call, Form, as_it_is, is_form
@@ -35,6 +35,8 @@ _MARK = "__treadle_handlers__"
 
 HandlerFunction = Callable[[Any, Any], Any]
 """`async def` with a Context, or `def` with a SyncContext; and the inputs."""
+Runtime = Literal["task", "process"]
+"""`task`: in the Worker's own process, on its event loop or in a thread. `process`: in a process of its own."""
 P = ParamSpec("P")
 Inputs = TypeVar("Inputs")
 Inputs_contra = TypeVar("Inputs_contra", contravariant=True)
@@ -52,6 +54,8 @@ class Handler:
     """What its second parameter is; None: the plain data."""
     result: Form[Any] | None = None
     """What it returns, where it says so."""
+    runtime: Runtime | None = None
+    """Where it runs; None: where its Worker has those run that say nothing."""
     is_sync: bool = field(init=False)
     """Whether it runs in a thread: a plain `def`."""
 

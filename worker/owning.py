@@ -18,7 +18,7 @@ from .core.quarantine import Quarantine, told
 from .core.tree import Ready
 from .core.waiting import Waiting
 from .lanes import Lanes
-from .run import Run, Ticket
+from .slots.run import Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
 _NOT_OURS = STALE_CODES | {"INVALID_STATE_TRANSITION", "INVALID_COMMAND", "GROUP_NOT_FOUND"}

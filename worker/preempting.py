@@ -22,7 +22,7 @@ from .core.preemption import Running, Share, Waiting, preempt, share_of
 from .core.schedule import View, decide, limits_of
 from .core.tree import Ready
 from .lanes import Lanes, Takes
-from .run import Run, Ticket
+from .slots.run import Run, Ticket
 
 _log = logging.getLogger("treadle.worker")
 HOLD_OFF_MS = 1_000

@@ -17,9 +17,9 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from .failures import failure_of
-from .forks import end_if_forked, prepare
-from .threads import UNWIND_S
+from .slots.failures import failure_of
+from .slots.forks import end_if_forked, prepare
+from .slots.threads import UNWIND_S
 from .worker import Worker
 
 BREAKS_MAX = 100

@@ -18,7 +18,7 @@ from treadle.shared.store import Hold, Outcome
 
 from .core.reservations import Reservation, expected_ms, slots_for, still_first
 from .lanes import Lanes
-from .run import Run, Ticket
+from .slots.run import Run, Ticket
 from .taking import Taking
 
 _log = logging.getLogger("treadle.worker")

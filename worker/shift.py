@@ -26,11 +26,11 @@ from .patience import HURRY_S, Patience
 from .policing import Policing
 from .reading import read_on
 from .renewal import RenewalThread, Report, renew_due
-from .run import End, Run, Ticket
-from .slot import carry_out as carry_out
+from .slots.run import End, Run, Ticket
+from .slots.slot import carry_out as carry_out
+from .slots.workshop import Workshop
 from .tenure import Tenure
 from .terms import Terms as Terms
-from .threads import Threads
 
 SWEEP_S = 5.0
 """The directory and every due head are looked at this often at least, since a token can be lost."""
@@ -293,8 +293,8 @@ class Shift:
     # --- what runs ask: this is their desk ---
 
     @property
-    def threads(self) -> Threads:
-        return self._terms.threads
+    def workshop(self) -> Workshop:
+        return self._terms.workshop
 
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         """The outcome of one operation: it travels with the next turn of its partition, until that is answered."""

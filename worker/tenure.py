@@ -58,7 +58,7 @@ from .owning import Owning
 from .preempting import Preempting
 from .renewal import Renewals
 from .reserving import Reserving
-from .run import Desk, End, Run, Ticket
+from .slots.run import Desk, End, Run, Ticket
 from .taking import Taking
 
 _log = logging.getLogger("treadle.worker")
@@ -177,7 +177,7 @@ class Tenure:
     def govern(self, policy: Policy, slots: int, now_ms: int) -> None:
         """Goes by a policy, and by so many slots, from the next decision on; what runs above them goes on to its end."""
         self.slots = self.asked.slots = self.taking.slots = slots
-        self._desk.threads.resize(slots)
+        self._desk.workshop.threads.resize(slots)
         self.taking.ready.govern(policy, now_ms)
         self.disclosing.interval_ms = round(1000 * policy.disclosure.interval_s)
         self.taking.slot_freed()

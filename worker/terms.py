@@ -12,7 +12,7 @@ from treadle.shared.resources import Resources
 from treadle.shared.versions import versioned
 
 from .handlers import Handler
-from .threads import Threads
+from .slots.workshop import Workshop
 
 PATTERN_CHARS_MAX = 1_000
 
@@ -49,7 +49,7 @@ class Terms:
     lease_ttl_ms: int
     grace_s: float
     renew_in: Literal["thread", "task"]
-    threads: Threads
+    workshop: Workshop
     log_keep: int
     """How many Events below its Snapshot a log keeps."""
 

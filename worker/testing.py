@@ -21,7 +21,7 @@ from treadle.shared.testing.wires import NetworkEndpoint
 from . import shift
 from .handlers import Handler, collect, handler
 from .shift import carry_out
-from .slot import Run
+from .slots.slot import Run
 from .worker import Replaced, Worker
 
 SLOTS_MAX = 1_024

@@ -20,8 +20,9 @@ from .applying import PolicyFile
 from .handlers import Handler
 from .patience import Patience
 from .shift import Shift
+from .slots.threads import Threads
+from .slots.workshop import Workshop
 from .terms import Terms, check_pattern
-from .threads import Threads
 
 FIRST_CONNECT_S = 3.0
 """How long a store that is not there at the start is waited for."""
@@ -72,9 +73,9 @@ class Worker:
         self.name = name
         self.ready = anyio.Event()
         """Set once the first session is open."""
-        threads = Threads(slots)
+        workshop = Workshop(Threads(slots))
         ttl_ms = round(lease_ttl_s * 1000)
-        self._terms = Terms(name, dict(handlers), slots, has, groups, ttl_ms, grace_s, renew_in, threads, log_keep)
+        self._terms = Terms(name, dict(handlers), slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._policy_file = None if policy is None else PolicyFile(policy, name)
@@ -95,12 +96,12 @@ class Worker:
     @property
     def running(self) -> tuple[str, ...]:
         """The runs whose handlers are called now, as MISSION/ITEM."""
-        return tuple(self._terms.threads.at_work)
+        return tuple(self._terms.workshop.threads.at_work)
 
     @property
     def handlers_left(self) -> int:
         """Handlers that still run although their runs are over: threads and tasks that would not end."""
-        return len(self._terms.threads.given_up)
+        return len(self._terms.workshop.threads.given_up)
 
     async def run(self) -> None:
         """Works until stopped. Raises Replaced where a newer runtime of this Agent took over, Misuse for a bad store.

@@ -9,9 +9,9 @@ from treadle.shared import codec
 from treadle.shared.errors import Misuse
 from treadle.shared.names import name_of
 from treadle.worker import Blocked, Fail
-from treadle.worker.blocking import REASON_MAX, terms_of
 from treadle.worker.context import BLOCKED_S, BLOCKED_S_MAX
-from treadle.worker.failures import blocked_of
+from treadle.worker.slots.blocking import REASON_MAX, terms_of
+from treadle.worker.slots.failures import blocked_of
 
 
 def test_reason_needs_and_a_day_of_ownership_unless_said_otherwise() -> None:

@@ -54,6 +54,7 @@ class Given:
     worker: str = "worker-1"
     attempt: int = 1
     cancelled: bool = False
+    why_stopped: str = ""
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("test"))
     saves: int = 0
 

@@ -17,7 +17,7 @@ from treadle.shared.store import Disclose, Outcome
 from treadle.worker.core.forecast import RUNS_KEPT
 from treadle.worker.disclosing import AT_ONCE_MAX, FIRST_MS, HISTORIES_MAX, LOOK_EACH_MS, Disclosing
 from treadle.worker.handlers import Handler
-from treadle.worker.run import End, Run
+from treadle.worker.slots.run import End, Run
 
 TTL_MS = 10_000
 INTERVAL_MS = round(1000 * DEFAULT_POLICY.disclosure.interval_s)

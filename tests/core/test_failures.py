@@ -12,7 +12,7 @@ from treadle.shared import codec
 from treadle.shared.codec import EVIDENCE_MAX
 from treadle.shared.errors import Misuse
 from treadle.worker import Fail
-from treadle.worker.failures import Failure, failure_of, printable, traceback_of
+from treadle.worker.slots.failures import Failure, failure_of, printable, traceback_of
 
 E = TypeVar("E", bound=BaseException)
 

@@ -26,7 +26,7 @@ from treadle.worker.core.tree import Ready
 from treadle.worker.handlers import Handler
 from treadle.worker.lanes import Lanes, Takes
 from treadle.worker.preempting import HOLD_OFF_MS, Preempting
-from treadle.worker.run import Run, Ticket
+from treadle.worker.slots.run import Run, Ticket
 
 BUSY, NEW, OTHER = GroupId("busy"), GroupId("new"), GroupId("other")
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from builders import AGENT, CAPABILITY, GROUP, ITEM, NOW_MS, SESSION, a_usage, a
 from treadle.shared.model import EventKind, Grant, Lease, LeaseId, Session
 from treadle.shared.store import Disclose, Envelope, Outcome, Take, TurnReply
 from treadle.worker.handlers import Handler
-from treadle.worker.run import Run
+from treadle.worker.slots.run import Run
 from treadle.worker.tenure import Tenure
 
 TTL_MS = 10_000

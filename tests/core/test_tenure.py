@@ -22,11 +22,12 @@ from treadle.shared.model import (
 from treadle.shared.policy import Disclosure, MissionRule, Policy, Rule
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
-from treadle.worker.run import Run
+from treadle.worker.slots.run import Run
+from treadle.worker.slots.threads import Threads
+from treadle.worker.slots.workshop import Workshop
 from treadle.worker.taking import FRUITLESS_MAX
 from treadle.worker.tenure import HALTED_S, Tenure
 from treadle.worker.terms import check_pattern
-from treadle.worker.threads import Threads
 
 K = EventKind
 ENVELOPE = Envelope(NOW_MS, None, 1, 1)
@@ -39,7 +40,7 @@ async def _work(context: Any, inputs: Any) -> None:
 class NoDesk:
     """Runs of these tests ask nothing."""
 
-    threads = Threads(1)
+    workshop = Workshop(Threads(1))
 
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         raise AssertionError((partition, operation))

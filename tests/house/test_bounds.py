@@ -12,7 +12,8 @@ from treadle.coordinator import doorbells, specs
 from treadle.coordinator.core import graph, items, missions
 from treadle.shared import codec, facts, model, policy_file, schedules, settings
 from treadle.shared.store import authority, connection, keys, library, loading, operations, pictures, store, timetable
-from treadle.worker import blocking, context, reading, renewal, testing
+from treadle.worker import context, reading, renewal, testing
+from treadle.worker.slots import blocking
 
 LUA = {path.name: path.read_text(encoding="utf-8") for path in the_house().lua_files}
 

@@ -35,7 +35,8 @@ from treadle.shared.testing.wires import NetworkEndpoint
 from treadle.worker import Blocked, Context, Fail, Worker, handler
 from treadle.worker.handlers import Handler
 from treadle.worker.shift import Shift
-from treadle.worker.slot import SlotContext
+from treadle.worker.slots.contexts import LoopContext
+from treadle.worker.slots.service import RunService
 from treadle.worker.worker import Replaced
 
 PREFIX = "sim"
@@ -199,7 +200,7 @@ class World:
 
     def handlers(self, runtime: Runtime, capabilities: tuple[str, ...]) -> dict[Any, Handler]:
         async def work(context: Context, inputs: dict[str, Any]) -> dict[str, Any]:
-            return await self._work(runtime, cast("SlotContext", context), inputs)
+            return await self._work(runtime, cast("LoopContext", context), inputs)
 
         made: dict[Any, Handler] = {}
         for capability in capabilities:
@@ -208,8 +209,8 @@ class World:
             made[one.capability] = one
         return made
 
-    async def _work(self, runtime: Runtime, context: SlotContext, inputs: dict[str, Any]) -> dict[str, Any]:
-        run = context._run
+    async def _work(self, runtime: Runtime, context: LoopContext, inputs: dict[str, Any]) -> dict[str, Any]:
+        run = cast("RunService", context._service)._run
         lease = run.lease
 
         def write(what: str, detail: str = "") -> None:

@@ -14,7 +14,8 @@ from treadle.coordinator import Client, MissionFailed, MissionSpec, WorkSpec
 from treadle.shared.model import EventKind
 from treadle.shared.store import Store
 from treadle.shared.testing.store import FakeEndpoint
-from treadle.worker import Context, Stopped, SyncContext, threads
+from treadle.worker import Context, Stopped, SyncContext
+from treadle.worker.slots import threads
 
 K = EventKind
 

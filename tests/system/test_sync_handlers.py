@@ -22,8 +22,9 @@ from treadle.shared import codec
 from treadle.shared.model import AgentId, Capability, Event, EventKind, GroupId, ItemState, Session
 from treadle.shared.store import Authority, Store
 from treadle.shared.testing.store import FakeEndpoint
-from treadle.worker import Context, Stopped, SyncContext, Worker, handler, threads
+from treadle.worker import Context, Stopped, SyncContext, Worker, handler
 from treadle.worker.handlers import Handler
+from treadle.worker.slots import threads
 
 K = EventKind
 WHERE: contextvars.ContextVar[str] = contextvars.ContextVar("WHERE", default="nowhere")

@@ -1,4 +1,4 @@
-"""The contexts a handler gets: one for the event loop, one for a thread."""
+"""The contexts a handler gets: one for an event loop, one for a thread. Faces over what is given and what may be asked."""
 
 from __future__ import annotations
 
@@ -7,56 +7,44 @@ import concurrent.futures
 import logging
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio.from_thread
 from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
-from treadle.shared.names import name_of
-from treadle.shared.store import Save, Yield
 
-from .context import Stopped
+from ..context import Stopped
 from .failures import printable
-from .run import End, Run
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a run begins with, as plain data."""
-
-    inputs: dict[str, Any]
-    state: dict[str, Any]
-    results: Mapping[str, Any]
-    resolution: Any
+from .given import Given
+from .service import Service
 
 
 class _RunContext:
     """What both kinds of context share."""
 
-    def __init__(self, run: Run, given: Given) -> None:
-        self._run = run
+    def __init__(self, given: Given, service: Service) -> None:
         self._given = given
+        self._service = service
         self._state = given.state
         self._pid = os.getpid()
-        self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": run.name})
+        self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": given.name})
 
     @property
     def mission(self) -> str:
-        return name_of(self._run.grant.group)
+        return self._given.mission
 
     @property
     def item(self) -> str:
-        return name_of(self._run.grant.item)
+        return self._given.item
 
     @property
     def worker(self) -> str:
-        return name_of(self._run.lease.agent)
+        return self._given.worker
 
     @property
     def attempt(self) -> int:
-        return self._run.lease.number
+        return self._given.attempt
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -76,7 +64,11 @@ class _RunContext:
 
     @property
     def cancelled(self) -> bool:
-        return self._run.end is End.LEASE_LOST
+        return self._service.is_lost
+
+    @property
+    def why_stopped(self) -> str:
+        return self._service.why
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
@@ -89,38 +81,25 @@ class _RunContext:
         """Misuse in a process that the handler forked: its copies of the Worker's connections are not its own."""
         if os.getpid() != self._pid:
             raise Misuse(
-                f"checkpoint of {self._run.name}: called in a forked process; only the Worker's own process can save"
+                f"checkpoint of {self._given.name}: called in a forked process; only the process of the handler can save"
             )
 
     def _stopped(self) -> Stopped:
-        return Stopped(f"the run of {self._run.name} is over ({self._run.end or 'its end is recorded'})")
+        return Stopped(f"the run of {self._given.name} is over ({self._service.why})")
 
     async def _save(self, state: dict[str, Any]) -> None:
-        run = self._run
         raw = codec.pack(state, field="checkpoint", limit=codec.CHECKPOINT_MAX)
-        digest = codec.digest(raw)
-        grant, lease = run.grant, run.lease
-        target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
-        if digest != run.checkpoint_digest:
-            # Before it is asked: once asked it is sent, also where the handler's own time-out ends this wait, and a
-            # handler may save from several tasks.
-            run.checkpoint_number, run.checkpoint_digest = run.checkpoint_number + 1, digest
-            self._state = state
-        number = run.checkpoint_number
-        if run.wants_yield:
-            run.desk.closing(lease)
-            await run.desk.ask(grant.partition, Yield(*target, number, digest, raw, keep=False))
-        else:
-            await run.desk.ask(grant.partition, Save(*target, number, digest, raw))
+        self._state = state
+        await self._service.save(raw)
 
 
-class SlotContext(_RunContext):
+class LoopContext(_RunContext):
     """The `Context` of one run."""
 
     async def checkpoint(self, state: dict[str, Any]) -> None:
         """Stores `state`, then returns; or ends the run here, where yielding was asked or the lease is lost."""
         self._check_process()
-        if self._run.has_returned:  # it was given up, or this is a task it left behind
+        if self._service.has_returned:  # it was given up, or this is a task it left behind
             await let_others_run()
             raise self._stopped()
         await self._save(state)
@@ -142,11 +121,11 @@ class ThreadContext(_RunContext):
         self._raise_if_over()
 
     async def _save_while_it_counts(self, state: dict[str, Any]) -> None:
-        if not self._run.is_over:  # seen on the loop, where it is decided
+        if not self._service.is_over:  # seen on the loop, where it is decided
             await self._save(state)
 
     def _raise_if_over(self) -> None:
-        if self._run.is_over:
+        if self._service.is_over:
             raise self._stopped()
 
 

@@ -17,17 +17,19 @@ from treadle.shared.names import name_of, shown
 from treadle.shared.store import Block, Operation, Release, Submit, keys
 from treadle.shared.store import Fail as FailOperation
 
+from ..context import Blocked
 from .blocking import terms_of
 from .checkpoints import PARKS, DamagedError, checkpoint_of
-from .context import Blocked
-from .contexts import Given, ThreadContext
-from .contexts import SlotContext as SlotContext
+from .contexts import LoopContext, ThreadContext
+from .errand import Errand, Packed, Reported
 from .failures import Failure, blocked_of, failure_of, traceback_of
+from .given import Given
 from .run import Bodies as Bodies
 from .run import End
 from .run import Run as Run
+from .service import RunService
 from .tasks import TaskErrand
-from .threads import Errand
+from .threads import ThreadErrand
 
 _log = logging.getLogger("treadle.worker")
 
@@ -77,7 +79,7 @@ class _Attempt:
     def __init__(self, run: Run) -> None:
         self.ending: Operation | None = None
         self.failure: Failure | None = None
-        self.errand: Errand | TaskErrand | None = None
+        self.errand: Errand | None = None
         self._run = run
         self._state = codec.pack({}, field="checkpoint", limit=codec.CHECKPOINT_MAX)
         """The Checkpoint that the handler was given."""
@@ -87,9 +89,8 @@ class _Attempt:
         run = self._run
         try:
             given = await self._given(found, bodies)
-            timeout_s = _timeout_s(run)
-            context = (ThreadContext if run.handler.is_sync else SlotContext)(run, given)
-            inputs = given.inputs if run.handler.inputs is None else run.handler.inputs.read(given.inputs)
+            timeout_s = _timeout_s(given)
+            call = _call(run, given)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
             self.ending = Release(*self._target[:3], PARKS)
@@ -99,17 +100,17 @@ class _Attempt:
             return
         limit = anyio.CancelScope()
         result: Any = None
-        threads, call = run.desk.threads, partial(run.handler.function, context, inputs)
+        threads = run.desk.workshop.threads
         threads.at_work.append(run.name)
         try:
             limiter = await threads.admit(run.name)
-            self.errand = (
-                Errand(threads, run.name, call) if run.handler.is_sync else TaskErrand(threads, run.name, call)
-            )
-            work = self.errand.run(limiter) if isinstance(self.errand, Errand) else self.errand.run()
+            if run.handler.is_sync:
+                self.errand = ThreadErrand(threads, run.name, call, limiter)
+            else:
+                self.errand = TaskErrand(threads, run.name, call)
             limit.deadline = anyio.current_time() + timeout_s
             with limit:
-                result = await work
+                result = await self.errand.run()
         except anyio.get_cancelled_exc_class() as cancelled:
             if run.end is not None or run.scope.cancel_called:
                 raise
@@ -142,8 +143,20 @@ class _Attempt:
             state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
             self._state = raw
         resolution = codec.unpack(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
-        inputs = cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}"))
-        return Given(inputs, state, results, resolution)
+        return Given(
+            mission=name_of(grant.group),
+            item=name_of(grant.item),
+            worker=name_of(run.lease.agent),
+            attempt=run.lease.number,
+            ownership_epoch=grant.ownership_epoch,
+            lease=run.lease.lease_id,
+            inputs=cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}")),
+            state=state,
+            results=results,
+            resolution=resolution,
+            contract=_contract(run),
+            name=run.name,
+        )
 
     def _block(self, blocked: Blocked) -> None:
         run = self._run
@@ -160,14 +173,17 @@ class _Attempt:
 
     def _submit(self, result: Any) -> None:
         try:
-            raw = _pack_result(result)
+            raw = result.raw if isinstance(result, Packed) else _pack_result(result)
         except Exception as error:  # the same code gives it again
             self._fail(error, retryable=False)
         else:
             self.ending = Submit(*self._target, codec.digest(raw), raw)
 
     def _fail(self, error: BaseException, *, retryable: bool) -> None:
-        self.failure = failure_of(error, retryable=retryable, place=self._run.handler.line)
+        if isinstance(error, Reported):
+            self.failure = error.failure
+        else:
+            self.failure = failure_of(error, retryable=retryable, place=self._run.handler.line)
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s: %s", self._run.name, traceback_of(error))
         raw = self.failure.evidence()
@@ -183,14 +199,30 @@ def _over_time(timeout_s: float) -> TimeoutError:
     return TimeoutError(f"it took longer than its time-out of {timeout_s:g} s")
 
 
-def _timeout_s(run: Run) -> float:
-    """How long this attempt may take, by the item's contract."""
+def _call(run: Run, given: Given) -> partial[Any]:
+    """The handler with its context and its inputs, as its type reads them."""
+    handler = run.handler
+    context = (ThreadContext if handler.is_sync else LoopContext)(given, RunService(run))
+    return partial(
+        handler.function, context, given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
+    )
+
+
+def _contract(run: Run) -> dict[str, Any]:
+    """The item's contract; {} where all is default."""
     if not run.grant.contract:
-        return math.inf
+        return {}
     contract = codec.unpack(run.grant.contract, what=f"contract of {run.name}")
-    timeout_s = cast("dict[str, object]", contract).get("timeout_s", math.inf) if isinstance(contract, dict) else None
+    if not isinstance(contract, dict):
+        raise Corrupt(f"contract of {run.name}: {codec.shown(contract)}, no fields by their names")
+    return cast("dict[str, Any]", contract)
+
+
+def _timeout_s(given: Given) -> float:
+    """How long this attempt may take, by the item's contract."""
+    timeout_s = given.contract.get("timeout_s", math.inf)
     if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise Corrupt(f"contract of {run.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
+        raise Corrupt(f"contract of {given.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
     return float(timeout_s)
 
 

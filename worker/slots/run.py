@@ -17,8 +17,8 @@ from treadle.shared.model import Grant, GroupId, ItemId, Lease
 from treadle.shared.names import shown
 from treadle.shared.store import Operation, Outcome
 
-from .handlers import Handler
-from .threads import Threads
+from ..handlers import Handler
+from .workshop import Workshop
 
 _log = logging.getLogger("treadle.worker")
 
@@ -59,8 +59,8 @@ class Desk(Protocol):
         ...
 
     @property
-    def threads(self) -> Threads:
-        """The Worker's threads for sync handlers."""
+    def workshop(self) -> Workshop:
+        """What all slots of the Worker share."""
         ...
 
 
@@ -83,6 +83,8 @@ class Run:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     done: anyio.Event = field(default_factory=anyio.Event)
     end: End | None = None
+    lost_why: str = ""
+    """The code that says how its lease was lost."""
     wants_yield: bool = False
     checkpoint_number: int = 0
     checkpoint_digest: str = ""
@@ -114,6 +116,17 @@ class Run:
         return self.end is not None or self.has_returned
 
     @property
+    def why(self) -> str:
+        """Why it is to end, or has ended, as its handler is told; '' while it goes on."""
+        if self.end is End.LEASE_LOST:
+            return f"lease lost ({self.lost_why})"
+        if self.end is not None:
+            return "yielded at its checkpoint" if self.end is End.YIELDED else "the Worker stops, its grace is over"
+        if self.has_returned:
+            return "its end is recorded"
+        return "its slot is asked for: the next checkpoint ends it" if self.wants_yield else ""
+
+    @property
     def leaves_its_slot(self) -> bool:
         """Whether nothing of its handler runs any more: only its end is to be stored."""
         return self.has_returned and not self.handler.is_sync  # a thread may go on
@@ -132,4 +145,5 @@ class Run:
         """The lease is not ours any more: says so once, with the reason, and cancels the handler."""
         if self.end is None:
             _log.warning("%s: lease lost (%s), its handler is cancelled; attempt %d", self.name, why, self.lease.number)
+            self.lost_why = why
             self.stop(End.LEASE_LOST)

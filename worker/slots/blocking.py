@@ -7,7 +7,7 @@ from treadle.shared.errors import Misuse
 from treadle.shared.inputs import plain
 from treadle.shared.names import text_token
 
-from .context import BLOCKED_S_MAX, Blocked
+from ..context import BLOCKED_S_MAX, Blocked
 from .failures import printable
 
 REASON_MAX = 200

@@ -13,7 +13,7 @@ import anyio
 from treadle.shared import codec
 from treadle.shared.errors import TreadleError, is_group
 
-from .context import Blocked, Fail
+from ..context import Blocked, Fail
 
 TEXT_MAX = 2_000
 NAME_MAX = 200
@@ -21,7 +21,7 @@ LINE_MAX = 400
 TRACEBACK_MAX = 20_000
 LEAVES_SHOWN_MAX = 5
 LEAVES_MAX = 100
-_HERE = Path(__file__).parent  # unresolved, as frames have it
+_HERE = Path(__file__).parent.parent  # unresolved, as frames have it
 _OURS = tuple(f"{folder}/" for folder in (_HERE, _HERE.parent / "shared"))
 _THEIRS = f"{_HERE / 'examples'}/"
 _LIBRARIES = tuple(

@@ -87,13 +87,16 @@ class Threads:
             self._freed = anyio.Event()
 
 
-class Errand:
+class ThreadErrand:
     """One call of a sync handler, in a thread."""
 
     kind = "thread"
 
-    def __init__(self, threads: Threads, name: str, function: Callable[[], Any]) -> None:
+    def __init__(
+        self, threads: Threads, name: str, function: Callable[[], Any], limiter: anyio.CapacityLimiter
+    ) -> None:
         self.name = name
+        self._limiter = limiter
         self._threads = threads
         self._function = function
         self._pid = os.getpid()
@@ -103,9 +106,9 @@ class Errand:
         """By the thread that runs it, or by whoever sees that none does."""
         self._ended = anyio.Event()
 
-    async def run(self, limiter: anyio.CapacityLimiter) -> Any:
+    async def run(self) -> Any:
         """What the function returns. Cancelled, it returns at once and leaves the thread to itself: see `unwound`."""
-        return await anyio.to_thread.run_sync(self._work, abandon_on_cancel=True, limiter=limiter)
+        return await anyio.to_thread.run_sync(self._work, abandon_on_cancel=True, limiter=self._limiter)
 
     async def unwound(self) -> None:
         """Returns when the thread is free, or given up."""

@@ -1,0 +1,82 @@
+"""What a run may ask of its Worker, as plain data: one face, whatever runtime its handler runs in.
+
+A context knows nothing else of its Worker, so the same contexts serve a handler on the event loop, in a thread, and in a
+process of its own, where each question travels through a pipe.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from treadle.shared import codec
+from treadle.shared.store import Save, Yield
+
+from .run import End, Run
+
+
+class Service(Protocol):
+    """A run's Worker, as its context sees it."""
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the handler is done, or given up: nothing it still asks counts."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the handler counts any more: it has returned, or its run was stopped."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease is lost: the item is another's."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why the run is to end, or has ended; '' while it goes on."""
+        ...
+
+    async def save(self, state: bytes) -> None:
+        """Has a Checkpoint (msgpack, packed within its bound) stored; where yielding was asked, the run ends by it."""
+        ...
+
+
+class RunService:
+    """The Service of a run whose handler is in this process."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def has_returned(self) -> bool:
+        return self._run.has_returned
+
+    @property
+    def is_over(self) -> bool:
+        return self._run.is_over
+
+    @property
+    def is_lost(self) -> bool:
+        return self._run.end is End.LEASE_LOST
+
+    @property
+    def why(self) -> str:
+        return self._run.why
+
+    async def save(self, state: bytes) -> None:
+        """Stores `state` under the next number, or under the last one where it is the same state."""
+        run = self._run
+        digest = codec.digest(state)
+        grant, lease = run.grant, run.lease
+        target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
+        if digest != run.checkpoint_digest:
+            # Before it is asked: once asked it is sent, also where the handler's own time-out ends this wait, and a
+            # handler may save from several tasks.
+            run.checkpoint_number, run.checkpoint_digest = run.checkpoint_number + 1, digest
+        number = run.checkpoint_number
+        if run.wants_yield:
+            run.desk.closing(lease)
+            await run.desk.ask(grant.partition, Yield(*target, number, digest, state, keep=False))
+        else:
+            await run.desk.ask(grant.partition, Save(*target, number, digest, state))
