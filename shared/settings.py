@@ -18,14 +18,13 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import Misuse
+from .redaction import safe_url
 from .resources import COUNT_MAX, FORM, NAMES_MAX, parse
 
 ENV_PREFIX = "TREADLE_"
 SLOTS_MAX = 1024
 SCHEMES = ("redis", "rediss", "unix")
 SHOWN_CHARS_MAX = 80
-SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|user|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
-"""redis-py takes `?password=...` as well."""
 
 
 def cpu_count() -> int:
@@ -140,19 +139,6 @@ class Settings(BaseSettings):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, safe_url(value) if name == "url" else value
-
-
-def safe_url(url: str) -> str:
-    """`url` without credentials, for logs and messages; of a malformed one it hides too much, never too little."""
-    scheme_match = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
-    scheme = scheme_match[0] if scheme_match else ""
-    # Up to the LAST @: an unencoded password may hold '@', '/', '?' and '#'.
-    at = url.rfind("@")
-    secret = SECRET_PARAMETER.search(url)
-    if secret and secret.start() < at:
-        return f"{scheme}***"  # Either a password holds '?', or a parameter holds '@': no telling where it ends.
-    shown = f"{scheme}***{url[at:]}" if at >= 0 else url
-    return SECRET_PARAMETER.sub(r"\1***", shown)
 
 
 def settings_table() -> str:

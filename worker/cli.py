@@ -7,7 +7,6 @@ back in time (a person must look), 128 + n ended by a second signal n.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -22,6 +21,7 @@ from treadle.shared.first_process import run_below_first_process
 from treadle.shared.model import AgentId
 from treadle.shared.names import token
 from treadle.shared.processes import follow_owner
+from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
@@ -113,13 +113,11 @@ def _default_name() -> str:
 def _configure_logging(level: str) -> None:
     if level not in ("debug", "info", "warning", "error"):
         raise Misuse(f"--log-level: {level[:40]!r}, must be debug, info, warning or error")
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    install(level)
 
 
 def _fail(text: str, status: int) -> None:
-    print(f"treadle-worker: {text}", file=sys.stderr)
+    print(f"treadle-worker: {known.hide(text)}", file=sys.stderr)
     raise SystemExit(status)
 
 

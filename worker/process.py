@@ -13,9 +13,10 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Coroutine
 from typing import Any
+
+from treadle.shared.redaction import show
 
 from .slots.failures import failure_of
 from .slots.forks import end_if_forked, prepare
@@ -70,7 +71,7 @@ class Process:
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else EXIT_BROKEN
         elif error is not None:
-            traceback.print_exception(error)
+            show(error)
             status = 1
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

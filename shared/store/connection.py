@@ -36,7 +36,7 @@ from redis.retry import Retry
 from redis.utils import HIREDIS_AVAILABLE
 
 from ..errors import Backpressure, Misuse, ReplyLost, StoreChanged, TreadleError, Unavailable, refusal
-from ..settings import safe_url
+from ..redaction import known, safe_url
 from .library import Library, build
 
 CALL_TIMEOUT_S = 5.0
@@ -177,6 +177,7 @@ _READS_TEXT = re.compile(r"(?<=[?&])(?:decode_responses|encoding|encoding_errors
 
 
 def _parse(url: str, make: Callable[[str], Any]) -> Any:
+    known.learn_url(url)
     try:
         return make(_READS_TEXT.sub("", url))
     except (ValueError, RedisError) as error:

@@ -7,7 +7,8 @@ import traceback
 
 import pytest
 from treadle.shared.errors import Misuse
-from treadle.shared.settings import SLOTS_MAX, Settings, cpu_count, safe_url, settings_table
+from treadle.shared.redaction import safe_url
+from treadle.shared.settings import SLOTS_MAX, Settings, cpu_count, settings_table
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,7 @@ PURE = (
     "treadle.shared.policy_file",
     "treadle.shared.projection",
     "treadle.shared.store.keys",
+    "treadle.worker.grants",
 )
 """Rooms without await, clock, chance, store or operating system: `now` and seeds are arguments."""
 _EFFECTS = """

@@ -23,5 +23,4 @@ def terms_of(blocked: Blocked) -> tuple[str, bytes, int]:
     needs = b""
     if blocked.needs is not None:
         needs = codec.pack(plain(blocked.needs), field="Blocked: needs", limit=codec.EVIDENCE_MAX)
-    said = reason if len(reason) <= REASON_MAX else f"{reason[: REASON_MAX - 4]} ..."
-    return text_token(printable(said)), needs, int(lease_s * 1000)
+    return text_token(printable(reason, REASON_MAX - 4)), needs, int(lease_s * 1000)

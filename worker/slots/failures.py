@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 from treadle.shared import codec
 from treadle.shared.errors import TreadleError, is_group
+from treadle.shared.redaction import known
 
 from ..context import Blocked, Fail
 
@@ -101,8 +102,8 @@ def traceback_of(error: BaseException) -> str:
 
 
 def printable(text: str, most: int = TEXT_MAX) -> str:
-    """`text` bounded, with what a terminal or a log must not get replaced."""
-    shown = text[:most].encode("utf-8", "backslashreplace").decode()
+    """`text` bounded and without known secrets, with what a terminal or a log must not get replaced."""
+    shown = known.hide(text, most).encode("utf-8", "backslashreplace").decode()
     shown = "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in shown)
     return shown[: most + most // 2] + (" ..." if len(text) > most else "")
 

@@ -1,0 +1,203 @@
+"""What nobody is to read is not in any text that leaves this process: known secrets, and the credentials in a URL.
+
+A secret is learnt when it is obtained (`learn`). Two places hide what was learnt, and all text passes one of them: the
+log's formatter, and `printable` of a Worker's failures, reasons and notes. What a handler prints itself passes neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+SECRET_CHARS_MIN, SECRET_BYTES_MAX = 6, 64 * 1024
+"""A shorter one would be found in words that are none of it."""
+VALUES_MAX = 1_024
+LINES_MAX = 64
+"""Of a secret of several lines, such as a private key, each of so many is hidden by itself too."""
+MASK = "***"
+SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|user|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
+"""redis-py takes `?password=...` as well."""
+_log = logging.getLogger("treadle")
+_URL_SAFE = str.maketrans("+/", "-_")
+_USERINFO = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
+
+
+class Secrets(Mapping[str, str]):
+    """The credentials of one run, by name. It shows names only, is never pickled, and is empty once the run is over."""
+
+    __slots__ = ("__values",)
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self.__values = dict(values or {})
+
+    def __getitem__(self, name: str) -> str:
+        try:
+            return self.__values[name]
+        except KeyError:
+            has = ", ".join(self.__values) or "none"
+            raise KeyError(f"credential {str(name)[:80]!r} is not granted to this work (it has: {has})") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__values)
+
+    def __len__(self) -> int:
+        return len(self.__values)
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(self.__values)})"
+
+    def __copy__(self) -> Secrets:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Secrets:
+        return self
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise TypeError(f"{self!r} is not pickled: a secret goes nowhere but where it is used")
+
+    def forget(self) -> None:
+        """Its run is over: whoever still holds it holds nothing."""
+        self.__values.clear()
+
+    def name_in(self, raw: bytes) -> str:
+        """The name of the first secret that stands in `raw`, in any form that is hidden; '' where none does."""
+        return next((name for name, value in self.items() if any(form.encode() in raw for form in forms(value))), "")
+
+
+def forms(secret: str) -> tuple[str, ...]:
+    """The texts by which a secret is known: itself, its lines, and how JSON, Python, a URL and base64 write it."""
+    lines = secret.splitlines() if 1 < secret.count("\n") + 1 <= LINES_MAX else []
+    plain = [part for part in (secret, *lines) if len(part) >= SECRET_CHARS_MIN]
+    found = dict.fromkeys(plain)
+    for part in plain:
+        written = (json.dumps(part), json.dumps(part, ensure_ascii=False), repr(part), ascii(part))
+        found |= dict.fromkeys(text[1:-1] for text in written)
+        raw = part.encode(errors="surrogatepass")
+        found |= dict.fromkeys((quote(raw), quote(raw, safe=""), quote_plus(raw)))
+    raw = secret.encode(errors="surrogatepass")
+    for before in range(3):  # it need not begin where a group of three bytes does: "user:" may stand before it
+        coded = base64.b64encode(bytes(before) + raw).decode()
+        inner = coded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
+        found |= dict.fromkeys((inner, inner.translate(_URL_SAFE)))
+    return tuple(found)
+
+
+class Redactor:
+    """Hides the secrets it has learnt, the last VALUES_MAX of them. Threads may use it at once; hiding takes no lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._forms: tuple[str, ...] = ()
+
+    def learn(self, values: Iterable[str]) -> None:
+        """From now on these are hidden; what is shorter than SECRET_CHARS_MIN is not."""
+        with self._lock:
+            known, is_new = self._known, False
+            for value in values:
+                if len(value) >= SECRET_CHARS_MIN:
+                    is_new = is_new or value not in known
+                    known[value] = known.pop(value, ()) or forms(value)  # the newest come last
+            for oldest in list(known)[: max(0, len(known) - VALUES_MAX)]:
+                del known[oldest]
+            if is_new:
+                self._forms = tuple({form for every in known.values() for form in every})
+
+    def learn_url(self, url: str) -> None:
+        """The credentials of a store's URL are hidden, wherever they stand."""
+        try:
+            password = urlsplit(url).password or ""
+        except ValueError:  # no URL: whoever opens it says so
+            return
+        given = [found[0].partition("=")[2] for found in SECRET_PARAMETER.finditer(url)]
+        whole = [url] if safe_url(url) != url else []
+        self.learn([*whole, password, unquote(password), *given, *map(unquote, given)])
+
+    def hide(self, text: str, most: int | None = None) -> str:
+        """`text`, of which at most the first `most` characters are wanted, with a mask for each secret in it.
+
+        One that is cut off by that bound is hidden too: it is looked for before it is cut.
+        """
+        known = self._forms
+        end = len(text) if most is None else min(most, len(text))
+        if known:
+            seen = text if end == len(text) else text[: end + max(map(len, known))]
+            text = _masked(seen, [(at, at + len(form)) for form in known for at in _places(seen, form)], end)
+        else:
+            text = text[:end]
+        return _USERINFO.sub(f"{MASK}@", text) if "://" in text and "@" in text else text
+
+
+def _places(text: str, form: str) -> Iterator[int]:
+    at = text.find(form)
+    while at >= 0:
+        yield at
+        at = text.find(form, at + 1)  # it may overlap itself
+
+
+def _masked(text: str, spans: list[tuple[int, int]], end: int) -> str:
+    pieces, at = list[str](), 0
+    for start, stop in sorted(spans):
+        if start >= end:
+            break
+        if start >= at:
+            pieces += [text[at:start], MASK]
+        at = max(at, stop)
+    return "".join([*pieces, text[at:end]])
+
+
+known = Redactor()
+"""What this process knows to be secret."""
+
+
+def safe_url(url: str) -> str:
+    """`url` without credentials, for logs and messages; of a malformed one it hides too much, never too little."""
+    scheme_match = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
+    scheme = scheme_match[0] if scheme_match else ""
+    # Up to the LAST @: an unencoded password may hold '@', '/', '?' and '#'.
+    at = url.rfind("@")
+    secret = SECRET_PARAMETER.search(url)
+    if secret and secret.start() < at:
+        return f"{scheme}{MASK}"  # Either a password holds '?', or a parameter holds '@': no telling where it ends.
+    shown = f"{scheme}{MASK}{url[at:]}" if at >= 0 else url
+    return SECRET_PARAMETER.sub(rf"\1{MASK}", shown)
+
+
+# --- what leaves a process ------------------------------------------------------------------------------------------
+
+
+class HidingFormatter(logging.Formatter):
+    """A formatter whose whole line, traceback and all, whichever library wrote it, shows no known secret."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return known.hide(super().format(record))
+
+
+def install(level: str) -> None:
+    """Has this process write its log to stderr without secrets, and there too what Python itself says of an error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.captureWarnings(True)
+    sys.excepthook = lambda _kind, error, _trace: show(error)
+    sys.unraisablehook = lambda said: _log.error("%s", said.err_msg or "ignored", exc_info=said.exc_value)
+    threading.excepthook = _of_a_thread
+
+
+def show(error: BaseException) -> None:
+    """Writes its traceback to stderr."""
+    sys.stderr.write(known.hide("".join(traceback.format_exception(error))))
+
+
+def _of_a_thread(said: threading.ExceptHookArgs) -> None:
+    if not issubclass(said.exc_type, SystemExit):
+        name = said.thread.name if said.thread is not None else "that is gone"
+        _log.error("thread %s ended by an error", name, exc_info=said.exc_value)

@@ -1,0 +1,214 @@
+"""No known secret stands in text that leaves a process: a table of the forms, and what cutting, threads and bounds do to it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import logging
+import subprocess
+import sys
+import threading
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from treadle.shared.redaction import MASK, SECRET_CHARS_MIN, VALUES_MAX, HidingFormatter, Redactor, Secrets
+from treadle.worker.slots.failures import failure_of, printable, traceback_of
+
+SECRET = "q7/k'\"\\ü&+ §"
+KEY = "-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\n-----END KEY-----\n"
+
+
+def knowing(*secrets: str) -> Redactor:
+    redactor = Redactor()
+    redactor.learn(secrets)
+    return redactor
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET,
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        repr(SECRET),
+        ascii(SECRET),
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+        *(base64.b64encode(bytes(before) + SECRET.encode() + b"x").decode() for before in range(4)),
+        *(base64.urlsafe_b64encode(b"user:"[before:] + SECRET.encode()).decode() for before in range(4)),
+    ],
+)
+def test_s17_a_secret_is_hidden_however_it_is_written(written: str) -> None:
+    hidden = knowing(SECRET).hide(f"before {written} after")
+    assert MASK in hidden
+    assert hidden.startswith("before ")
+    assert hidden.endswith(" after")
+    assert len(hidden) < len(f"before {MASK} after") + 12, "what stood before it in the same code, and no more"
+
+
+@given(st.text(min_size=SECRET_CHARS_MIN, max_size=40), st.text(max_size=20), st.text(max_size=20), st.integers(0, 99))
+def test_s17_whatever_the_secret_is_no_text_with_it_shows_it(secret: str, before: str, after: str, most: int) -> None:
+    assume("*" not in secret)
+    redactor = knowing(secret)
+    for written in (secret, json.dumps(secret), repr(secret)):
+        text = f"{before}{written}{after}"
+        assert secret not in redactor.hide(text)
+        assert redactor.hide(text)[:most].startswith(redactor.hide(text, most)[: max(0, most - len(MASK))])
+
+
+def test_each_line_of_a_key_is_hidden_where_it_stands_alone() -> None:
+    assert knowing(KEY).hide("it has DDDDEEEEFFFF, twice: AAAABBBBCCCC") == f"it has {MASK}, twice: {MASK}"
+
+
+def test_secrets_that_overlap_leave_nothing_of_each_other() -> None:
+    assert knowing("abcdefgh", "fghijklm").hide("abcdefghijklm") == MASK
+
+
+def test_a_secret_that_is_cut_off_by_the_bound_is_hidden_too() -> None:
+    text = "x" * 15 + "sesame-open" + "y" * 100
+    for most in range(10, 30):
+        shown = knowing("sesame-open").hide(text, most)
+        assert "ses" not in shown
+        assert len(shown) <= most + len(MASK)
+
+
+def test_what_is_too_short_to_be_told_from_words_is_no_secret_here() -> None:
+    assert knowing("in", "").hide("in the beginning") == "in the beginning"
+
+
+def test_the_last_secrets_are_known_and_the_oldest_is_forgotten() -> None:
+    redactor = knowing(*(f"secret-{number:05}" for number in range(VALUES_MAX)))
+    redactor.learn(["secret-00000"])  # it is in use
+    redactor.learn(["another-one"])
+    assert redactor.hide("secret-00000 another-one") == f"{MASK} {MASK}"
+    assert redactor.hide("secret-00001") == "secret-00001"
+
+
+def test_threads_may_learn_and_hide_at_once() -> None:
+    redactor = knowing("known-from-the-start")
+    faults: list[str] = []
+
+    def work(number: int) -> None:
+        for each in range(50):
+            redactor.learn([f"secret-{number}-{each}"])
+            faults.extend(
+                text for text in (f"secret-{number}-{each}", "known-from-the-start") if redactor.hide(text) != MASK
+            )
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+def test_br_95_the_credentials_of_any_url_are_hidden() -> None:
+    assert Redactor().hide("at https://ann:hunter2@host/x?y, then a@b") == f"at https://{MASK}@host/x?y, then a@b"
+    redactor = Redactor()
+    redactor.learn_url("redis://:hun%2Fter2@host/0?password=else-where")
+    assert (
+        redactor.hide("hun/ter2 hun%2Fter2 else-where redis://:hun%2Fter2@host/0")
+        == f"{MASK} {MASK} {MASK} redis://{MASK}@host/0"
+    )
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Redactor:
+    redactor = knowing(SECRET, "sesame-open")
+    for module in ("treadle.shared.redaction", "treadle.worker.slots.failures"):
+        monkeypatch.setattr(f"{module}.known", redactor)
+    return redactor
+
+
+@pytest.mark.usefixtures("known")
+def test_s17_a_failure_shows_no_secret_in_its_text_its_evidence_or_its_traceback() -> None:
+    try:
+        try:
+            raise ValueError(f"{'x' * 1990} {SECRET}")
+        except ValueError as cause:
+            raise ExceptionGroup("all of sesame-open", [cause, KeyError(SECRET)]) from cause
+    except ExceptionGroup as error:
+        failure = failure_of(error, retryable=True)
+        said = f"{failure} {failure.text} {failure.evidence()!r} {traceback_of(error)}"
+    assert "sesame" not in said
+    assert "q7/k" not in said
+    assert MASK in said
+
+
+@pytest.mark.usefixtures("known")
+def test_s17_printable_text_shows_no_secret_before_it_is_made_printable() -> None:
+    assert printable("a\x00 sesame-open \x1b") == f"a\\x00 {MASK} \\x1b"
+
+
+@pytest.mark.usefixtures("known")
+def test_s17_a_line_of_the_log_shows_no_secret_in_message_arguments_or_traceback() -> None:
+    try:
+        raise ValueError("sesame-open")
+    except ValueError:
+        record = logging.LogRecord("redis", logging.INFO, "", 1, "%s and %r", ("sesame-open", SECRET), sys.exc_info())
+    line = HidingFormatter().format(record)
+    assert "sesame" not in line
+    assert "q7/k" not in line
+    assert "ValueError" in line
+
+
+UNHANDLED = """
+import threading, warnings
+from treadle.shared import redaction
+redaction.install("info")
+redaction.known.learn(["sesame-open"])
+class Bad:
+    def __del__(self): raise ValueError("deleted sesame-open")
+def work(): raise ValueError("thread sesame-open")
+Bad()
+thread = threading.Thread(target=work); thread.start(); thread.join()
+warnings.warn("warned of sesame-open")
+raise ValueError("main sesame-open")
+"""
+
+
+def test_s17_what_python_itself_says_of_an_error_shows_no_secret() -> None:
+    ran = subprocess.run([sys.executable, "-c", UNHANDLED], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    for said in ("deleted", "thread", "warned of", "main"):
+        assert f"{said} {MASK}" in ran.stderr
+    assert "sesame" not in ran.stderr.replace('"', "").replace("raise ValueError(main sesame-open)", "")
+
+
+def test_s17_secrets_show_their_names_only_and_go_nowhere() -> None:
+    secrets = Secrets({"smtp": "sesame-open", "api": SECRET})
+    for shown in (repr(secrets), str(secrets), f"{secrets}", f"{secrets!r:>80}", " ".join(map(str, [secrets]))):
+        assert "smtp, api" in shown
+        assert "sesame" not in shown
+    for protocol in range(6):
+        with pytest.raises(TypeError, match=r"Secrets\(smtp, api\) is not pickled"):
+            secrets.__reduce_ex__(protocol)
+    assert copy.deepcopy(secrets) is copy.copy(secrets) is secrets
+    assert not hasattr(secrets, "__dict__")
+
+
+def test_a_secret_that_is_not_granted_is_asked_for_by_name() -> None:
+    secrets = Secrets({"smtp": "sesame-open"})
+    assert (secrets["smtp"], dict(secrets)) == ("sesame-open", {"smtp": "sesame-open"})
+    with pytest.raises(KeyError, match=r"credential 'api' is not granted to this work \(it has: smtp\)"):
+        secrets["api"]
+    assert secrets.get("api") is None
+
+
+def test_secrets_are_gone_once_their_run_is_over() -> None:
+    secrets = Secrets({"smtp": "sesame-open"})
+    secrets.forget()
+    assert dict(secrets) == {}
+
+
+def test_s17_a_secret_in_bytes_is_found_by_its_name() -> None:
+    secrets = Secrets({"smtp": "sesame-open", "api": SECRET})
+    assert secrets.name_in(b"\x81\xa1a" + SECRET.encode()) == "api"
+    assert secrets.name_in(base64.b64encode(b"user:sesame-open")) == "smtp"
+    assert secrets.name_in(b"nothing of it") == ""
