@@ -28,6 +28,8 @@ from .model import EVENT_FIELDS, Event, GroupId, ItemId
 PAYLOAD_MAX = 1 << 20
 INPUTS_MAX = RESULT_MAX = CHECKPOINT_MAX = PAYLOAD_MAX
 EVIDENCE_MAX = 16_384
+EFFECT_MAX = 65_536
+"""Of the result of an effect."""
 EVENT_MAX = 65_536
 DEPTH_MAX = 16
 """How many lists and dicts may stand inside each other."""

@@ -85,6 +85,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
     "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),
+    "effect": ("group", "item", "epoch", "lease", "effect"),
+    "commit": ("group", "item", "epoch", "lease", "effect", "result"),
     "release": ("group", "item", "epoch", "reason"),
     "ask_yield": ("group", "item", "epoch", "lease", "overdue_ms", "reason"),
     "reserve_slot": ("group", "capability", "lease", "most", "ttl_ms"),

@@ -149,6 +149,33 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginEffect:
+    """Begins an effect of an active item, or asks what came of it.
+
+    OK: it is new. REPEATED: it was begun, and nobody recorded what came of it. STORED: its result.
+    """
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    effect: str
+    """The token of its name, behind it `/` and the Ownership Epoch where each ownership does it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEffect:
+    """Records the result of an effect that was begun; the first one stands, and is the outcome's where it is another."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    effect: str
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Gives an owned item back at its last Checkpoint."""
 
@@ -219,8 +246,22 @@ class Fail:
 
 
 Preemption = AskYield | ReserveSlot | FreeSlot
+Effect = BeginEffect | CommitEffect
 Operation = (
-    Take | Accept | Decline | Hold | Start | Disclose | Save | Yield | Block | Release | Submit | Fail | Preemption
+    Take
+    | Accept
+    | Decline
+    | Hold
+    | Start
+    | Disclose
+    | Save
+    | Yield
+    | Block
+    | Release
+    | Submit
+    | Fail
+    | Preemption
+    | Effect
 )
 
 
@@ -231,7 +272,7 @@ def payload_size(operation: Operation) -> int:
             return len(operation.state)
         case Block():
             return len(operation.state) + len(operation.needs)
-        case Submit():
+        case Submit() | CommitEffect():
             return len(operation.result)
         case Fail():
             return len(operation.evidence)
@@ -270,6 +311,10 @@ def _arguments(op: Operation) -> Arguments:
         case Block():
             checkpoint: Arguments = [op.number, op.digest, op.state]
             return ["block", op.group, op.item, op.epoch, op.lease, *checkpoint, op.reason, op.needs, op.ttl_ms]
+        case BeginEffect():
+            return ["effect", op.group, op.item, op.epoch, op.lease, op.effect]
+        case CommitEffect():
+            return ["commit", op.group, op.item, op.epoch, op.lease, op.effect, op.result]
         case Release():
             return ["release", op.group, op.item, op.epoch, op.reason]
         case AskYield():

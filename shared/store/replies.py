@@ -29,7 +29,9 @@ from ..versions import parted
 from .operations import (
     Accept,
     AskYield,
+    BeginEffect,
     Block,
+    CommitEffect,
     Decline,
     Disclose,
     Fail,
@@ -71,7 +73,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one operation: the protocol's code, OK, or REPEATED (it had been done before)."""
+    """What came of one operation: the protocol's code, OK, REPEATED (it had been done before), or STORED (of an effect)."""
 
     code: str
     seq: int | None = None
@@ -83,10 +85,12 @@ class Outcome:
     said again."""
     size: int = 0
     """Of a block: that of its Checkpoint."""
+    result: bytes | None = None
+    """Of an effect that was recorded before."""
 
     @property
     def done(self) -> bool:
-        return self.code in ("OK", "REPEATED")
+        return self.code in ("OK", "REPEATED", "STORED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,9 @@ def parse_turn(turn: Turn, session: Session, reply: Sequence[bytes]) -> TurnRepl
             )
             at += int(number)
             outcomes.append(Outcome(code, None, grants))
+        elif code == "STORED":
+            at += int(number)
+            outcomes.append(Outcome(code, result=next(bodies)[1:]))
         else:
             at_ms, size, *_ = *map(int, moment), 0, 0
             outcomes.append(Outcome(code, int(number) if code == "OK" else None, at_ms=at_ms, size=size))
@@ -271,7 +278,7 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
                 if lease := grant.lease:
                     data = (grant.ownership_epoch, lease.lease_id, lease.expires_ms, lease.number)
                     note(op.group, grant.item, seq, EventKind.STARTED, *data)
-        elif outcome.seq is not None and not isinstance(op, Hold | ReserveSlot | FreeSlot):
+        elif outcome.seq is not None and not isinstance(op, Hold | ReserveSlot | FreeSlot | BeginEffect | CommitEffect):
             _note_ending(op, session.agent, outcome.seq, outcome, note)
     return {group: sorted(events, key=lambda event: event.seq) for group, events in found.items()}
 

@@ -13,7 +13,7 @@ from .store import Store
 
 SAMPLED = 64
 """Items that are measured of a Group; the others count as much as these."""
-_BODIES = ("in", "ck0", "ck1", "rs", "fl", "nd", "rv", "out")
+_BODIES = ("in", "ck0", "ck1", "rs", "fl", "nd", "rv", "ef", "out")
 
 
 async def sizes(store: Store, groups: Sequence[GroupId]) -> dict[GroupId, int]:

@@ -13,7 +13,7 @@ Rule = Callable[[House], list[str]]
 ROOM_LINES_MAX = 420
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "redis": ("treadle.shared.store", "treadle.shared.testing"),
+    "redis": ("treadle.shared.store", "treadle.shared.testing", "treadle.worker.effects.redis"),
     "valkey": (),
     "fakeredis": ("treadle.shared.store", "treadle.shared.testing"),
     "psutil": ("treadle.shared.processes",),
@@ -38,6 +38,7 @@ PURE = (
     "treadle.shared.policy_file",
     "treadle.shared.projection",
     "treadle.shared.store.keys",
+    "treadle.worker.effects.token",
     "treadle.worker.grants",
 )
 """Rooms without await, clock, chance, store or operating system: `now` and seeds are arguments."""
@@ -145,7 +146,7 @@ def scheduling_reads_no_content(house: House) -> list[str]:
 
 
 def owners(house: House) -> list[str]:
-    """Only shared/store imports redis (shared/testing plays it), only processes.py psutil, only codec.py msgpack."""
+    """Only shared/store and RedisGate import redis (shared/testing plays it), only processes.py psutil, codec.py msgpack."""
     return [
         f"{house.where(room, imported.line)}: imports {imported.target}, owned by {', '.join(allowed) or 'nobody'}"
         for room in house.rooms

@@ -278,6 +278,7 @@ async def _audit_items(
             gone.append(told)  # its time was over
             continue
         present[name] = told, item
+        assert await world.raw.hlen(world.key(f"{group}:ef:{name}")) == int(item.get("ef", "0")), where
         assert item["st"] == told.state, where
         stored = tuple(int(item.get(field_, "0")) for field_ in ("oe", "ln", "ckn"))
         assert stored == (told.epoch, told.leases, told.checkpoint), where

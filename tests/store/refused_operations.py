@@ -14,7 +14,9 @@ from store.world import (
     SHORT_MS,
     Hand,
     World,
+    a_begin,
     a_block,
+    a_commit,
     a_disclosure,
     a_fail,
     a_release,
@@ -40,11 +42,15 @@ OPERATIONS: dict[str, Make] = {
     "yield": a_yield,
     "ask_yield": an_ask,
     "block": a_block,
+    "effect": a_begin,
+    "commit": a_commit,
     "release": a_release,
     "submit": a_submit,
     "fail": a_fail,
 }
-WITH_LEASE = ("save", "yield", "ask_yield", "block", "submit", "fail")
+WITH_LEASE = ("save", "yield", "ask_yield", "block", "effect", "commit", "submit", "fail")
+QUIET = ("effect", "commit")
+"""What appends no Event, and so does not look at the log."""
 
 
 async def outcome_of(hand: Hand, operation: Operation) -> str:
@@ -115,6 +121,9 @@ def _operation(name: str, make: Make) -> None:
         hand, grant = await _ready(world, name)
         await world.raw.hset(world.key("@groups"), GROUP, "halted:LOG_FOREIGN 1 acme standard 1")
         return lambda: outcome_of(hand, make(grant))
+
+    if name in QUIET:
+        return
 
     @on("LOG_FOREIGN", *HALT)
     async def a_foreign_entry_stands_where_its_event_belongs(world: World) -> Call:

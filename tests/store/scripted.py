@@ -17,7 +17,9 @@ from store.world import (
     Dump,
     Hand,
     World,
+    a_begin,
     a_block,
+    a_commit,
     a_disclosure,
     a_fail,
     a_release,
@@ -123,6 +125,7 @@ class Day:
         reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2, resources=GPU)
         one, two, three = reply.outcomes[0].grants
         await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50), a_disclosure(one))
+        await self.turn(hand, a_begin(one), a_begin(one, "other"), a_commit(one), a_begin(one))
         reply = await self.turn(hand, a_yield(one, 3, b"kept"), a_start(two), cursors=((one.group, 4),))
         (two,) = reply.outcomes[1].grants
         reply = await self.turn(hand, a_start(one), a_release(three))

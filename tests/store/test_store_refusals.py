@@ -7,6 +7,7 @@ from builders import GROUP, a_new_item
 from redis.exceptions import ResponseError
 from store import (  # noqa: F401 - they fill the table
     refused_commands,
+    refused_effects,
     refused_holds,
     refused_members,
     refused_operations,

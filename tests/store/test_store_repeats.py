@@ -10,7 +10,9 @@ from store.world import (
     SHORT_MS,
     Hand,
     World,
+    a_begin,
     a_block,
+    a_commit,
     a_fail,
     a_release,
     a_save,
@@ -39,6 +41,12 @@ async def _on_accepted(world: World) -> tuple[Hand, list[Operation]]:
     return hand, [a_start(await hand.accepted())]
 
 
+async def _begun(world: World) -> tuple[Hand, list[Operation]]:
+    hand = await world.hand()
+    grant = await hand.started()
+    return hand, [a_begin(grant), a_commit(grant), a_begin(grant), a_commit(grant, result=b"another")]
+
+
 async def _a_bit_of_everything(world: World) -> tuple[Hand, list[Operation]]:
     hand = await world.hand()
     one, two, three = await hand.take(most=3)
@@ -52,6 +60,8 @@ TURNS: dict[str, Callable[[World], Awaitable[tuple[Hand, list[Operation]]]]] = {
     "yield and keep": lambda world: _on_started(world, a_yield),
     "yield away": lambda world: _on_started(world, lambda grant: a_yield(grant, keep=False)),
     "block": lambda world: _on_started(world, a_block),
+    "effect": lambda world: _on_started(world, a_begin),
+    "commit": _begun,
     "release": lambda world: _on_started(world, a_release),
     "submit": lambda world: _on_started(world, a_submit),
     "fail": lambda world: _on_started(world, a_fail),

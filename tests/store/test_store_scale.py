@@ -20,7 +20,9 @@ from store.world import (
     SHORT_MS,
     Hand,
     World,
+    a_begin,
     a_block,
+    a_commit,
     a_disclosure,
     a_fail,
     a_release,
@@ -121,6 +123,8 @@ async def _work(meter: Meter) -> None:
     await meter.step("disclose turn", lambda: hand.do(a_disclosure(one)))
     reservation = a_reservation(lease=lease_of(two))
     await meter.step("reserve_slot turn", lambda: hand.do(reservation))
+    await meter.step("effect turn", lambda: hand.do(a_begin(two)))
+    await meter.step("commit turn", lambda: hand.do(a_commit(two)))
     await meter.step("ask_yield turn", lambda: hand.do(an_ask(two)))
     await meter.step("free_slot turn", lambda: hand.do(FreeSlot(two.group, lease_of(two))))
     await meter.step("yield turn", lambda: hand.do(a_yield(two)))

@@ -19,7 +19,9 @@ from treadle.shared.resources import Resources
 from treadle.shared.store import (
     AskYield,
     Authority,
+    BeginEffect,
     Block,
+    CommitEffect,
     Disclose,
     Endpoint,
     Fail,
@@ -283,6 +285,14 @@ def an_ask(grant: Grant, *, overdue_ms: int = 60_000, reason: str = "fair_share"
 
 def a_reservation(group: str = GROUP, *, lease: str = "a-lease", most: int = 1, ttl_ms: int = 90_000) -> ReserveSlot:
     return ReserveSlot(GroupId(group), Capability(CAPABILITY), LeaseId(lease), most, ttl_ms)
+
+
+def a_begin(grant: Grant, effect: str = "send-invoice") -> BeginEffect:
+    return BeginEffect(grant.group, grant.item, grant.ownership_epoch, lease_of(grant), effect)
+
+
+def a_commit(grant: Grant, effect: str = "send-invoice", result: bytes = b"sent") -> CommitEffect:
+    return CommitEffect(grant.group, grant.item, grant.ownership_epoch, lease_of(grant), effect, result)
 
 
 def a_release(grant: Grant, reason: str = "stopping") -> Release:

@@ -45,21 +45,30 @@ function T.asked(S, a, operations, short)
   return asked
 end
 
+-- The bodies of what was granted: its inputs and its contract.
+local function add_bodies(S, reply, group, id)
+  local G = S.groups[group]
+  local it = G and G.items[id]
+  if not it then
+    local stored = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
+    it = { ['in'] = stored[1] or nil, ct = stored[2] or nil }
+  end
+  reply[#reply + 1] = it['in'] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
+  reply[#reply + 1] = it.ct or ''
+end
+
 -- The parts of a turn's reply that are not kept: they are read fresh, for a repeated call too.
 function T.answer(S, short, asked, is_repeated)
   local entries = {}
   for i, ask in ipairs(asked) do entries[i] = T.entry(S, ask[1], ask[2], ask[3]) end
   T.node_lines(S, T.told_nodes(S, is_repeated), entries)
   local reply = { T.finish(S), short, table.concat(entries, '\n') }
-  for group, id in string.gmatch('\n' .. short, '\n%+ (%S+) (%S+)') do
-    local G = S.groups[group]
-    local it = G and G.items[id]
-    if not it then
-      local stored = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
-      it = { ['in'] = stored[1] or nil, ct = stored[2] or nil }
+  for mark, group, id, name in string.gmatch('\n' .. short, '\n([+*]) (%S+) (%S+) (%S+)') do
+    if mark == '*' then
+      reply[#reply + 1] = redis.call('HGET', S.base .. group .. ':ef:' .. id, name) or ''
+    else
+      add_bodies(S, reply, group, id)
     end
-    reply[#reply + 1] = it['in'] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
-    reply[#reply + 1] = it.ct or ''
   end
   return reply
 end

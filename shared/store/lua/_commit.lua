@@ -44,6 +44,7 @@ local function save_items(S, G)
       if it.gone then
         for field in pairs(it.gone) do redis.call('HDEL', G.key .. ':i:' .. id, field) end
       end
+      if it.news then redis.call('HSET', G.key .. ':ef:' .. id, unpack(it.news)) end
     end
   end
   for key, bytes in pairs(G.bodies) do

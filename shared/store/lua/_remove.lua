@@ -6,7 +6,7 @@ function T.remove_items(S, G)
   for _, id in ipairs(G.doomed) do
     redis.call('UNLINK', key .. ':i:' .. id, key .. ':in:' .. id, key .. ':ck0:' .. id, key .. ':ck1:' .. id,
       key .. ':rs:' .. id, key .. ':fl:' .. id, key .. ':nd:' .. id, key .. ':rv:' .. id,
-      key .. ':w:' .. id, key .. ':out:' .. id)
+      key .. ':ef:' .. id, key .. ':w:' .. id, key .. ':out:' .. id)
   end
   if #G.doomed > 0 and G.grown then redis.call('ZREM', key .. ':jobs', unpack(G.doomed))
   elseif #G.doomed > 0 then redis.call('LTRIM', key .. ':items', #G.doomed, -1) end

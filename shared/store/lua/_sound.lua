@@ -1,7 +1,7 @@
 -- Whether what the store reads is what it wrote: a Group with something else leaves the plan and is halted, others go on.
 
 local NUMBERS = { 'w', 'dep', 'out', 'rel', 'ex', 'oe', 'sby', 'lex', 'ln', 't0', 'est', 'ckn', 'nb', 'fc', 'lp', 'dl', 'sb',
-  'imp', 'ox', 'bex', 'tm', 'ya', 'qs' }
+  'imp', 'ox', 'bex', 'tm', 'ya', 'qs', 'ef' }
 -- What an item of each state has besides; KEPT: one that is blocked and still somebody's.
 local NEEDS = { open = {}, offered = { 'key' }, queued = { 'own', 'oe', 'ses', 'sby' },
   active = { 'own', 'oe', 'ses', 'lid', 'lex', 't0', 'est' }, blocked = {}, submitted = {}, verified = {}, failed = {},

@@ -12,8 +12,7 @@ T.calls.inspect = function(keys, a)
   if refused then return refused end
   local words = {}
   for i = 3, math.min(#a, 258) do
-    G.bad = nil
-    local it = T.item(S, G, a[i])
+    local it = T.inspected(S, G, a[i])
     words[#words + 1] = it and 'sound' or G.bad and 'damaged' or 'gone'
   end
   return { T.envelope(S), table.concat(words, ' ') }

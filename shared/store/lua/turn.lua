@@ -7,10 +7,10 @@
 -- events: none
 --
 -- Events and refusals of an item are those of its operation (take, start, save, yield, block, release, submit, fail). A refused
--- item changes nothing; the others go on. The reply: envelope; one line an operation and "+" lines of grants and "@" lines
--- (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries of the Groups asked and
--- touched, and of the accounts and classes whose service it read or changed ("% node usage"); then inputs and contract of each
--- grant. The second part is kept as the lane's last reply.
+-- item changes nothing; the others go on. The reply: envelope; one line an operation, "+" lines of grants, "*" lines of effects
+-- whose results are stored, "@" lines (`T.bell_lines`) of what concerns the caller and "= time" of its Events; directory entries
+-- of the Groups asked and touched, and of the accounts and classes whose service it read or changed ("% node usage"); then inputs
+-- and contract of each grant, "+" and the result of each stored effect. The second part is kept as the lane's last reply.
 
 -- What a call asks for: where its operations and cursors stand, and the Groups they name; or a refusal.
 local function parse(a, i)

@@ -1,0 +1,146 @@
+"""Effects on a file: its new content takes the place of the old one together with the record that says so.
+
+    gate = FileGate("report.csv")
+    async with context.effect("add-row", at=gate) as effect:
+        if effect.is_new:
+            with effect.at.open("a") as file:
+                file.write("17\\n")
+
+`effect.at` is a copy of the file. Beside the file stands a folder `<file>.effects`: `lock`; `part.<key>`, the copy; and
+`done/<key>`, a record for each key. The rename of the record commits; the copy takes the file's place after it, by whoever
+comes next where this process is killed between. The lock is held while the body runs, and is a lock of one host.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from treadle.shared import codec
+from treadle.shared.errors import Unavailable
+
+from .token import Token, judge
+
+BUSY_S = 10.0
+_AGAIN_S = 0.01
+_RECORD_MAX = codec.EFFECT_MAX + 8192
+
+
+class FileGate:
+    """A file that is replaced by effects alone."""
+
+    def __init__(self, path: str | PathLike[str], *, busy_s: float = BUSY_S) -> None:
+        """`busy_s`: how long it waits for another one's body before it gives up (Unavailable)."""
+        self.path = Path(path)
+        self._folder = self.path.with_name(self.path.name + ".effects")
+        self._busy_s = busy_s
+
+    def enter(self, key: str, token: Token) -> FilePassage:
+        """The lock, held; the token is noted, and a copy of the file made."""
+        done = self._folder / "done"
+        done.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(key.encode()).hexdigest()
+        passage = FilePassage(self.path, self._folder, name, key, token, self._locked(key))
+        try:
+            passage.begin()
+        except BaseException:
+            passage.close()
+            raise
+        return passage
+
+    def _locked(self, key: str) -> int:
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        end_s = time.monotonic() + self._busy_s
+        while True:
+            try:
+                # Not a lock of the process, as `lockf` gives: two slots of one Worker would both have it.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            except BlockingIOError:
+                if time.monotonic() >= end_s:
+                    os.close(lock)
+                    raise Unavailable(f"effect {key}: {self.path} is locked by another one's for long") from None
+                time.sleep(_AGAIN_S)
+
+
+class FilePassage:
+    """One change of the file; `place` is the copy that is to take its place."""
+
+    def __init__(self, path: Path, folder: Path, name: str, key: str, token: Token, lock: int) -> None:
+        self.place = folder / f"part.{name}"
+        self.stored: bytes | None = None
+        self._path = path
+        self._record = folder / "done" / name
+        self._key = key
+        self._token = token
+        self._lock: int | None = lock
+
+    def begin(self) -> None:
+        """Puts in place what was committed before and is not there yet, then looks and notes."""
+        for part in self.place.parent.glob("part.*"):
+            self._settle(part)
+        found = _read(self._record)
+        if found is not None and found[1] is not None:
+            self.stored = found[1]
+            return
+        judge(self._token, found and found[0], key=self._key)
+        self._note(None)
+        if self._path.exists():
+            shutil.copy2(self._path, self.place)
+
+    def commit(self, result: bytes) -> None:
+        """Keeps the result and the copy, which takes the file's place."""
+        if self.place.exists():
+            _sync(self.place)
+            _sync(self.place.parent)
+        self._note(result)
+        self._settle(self.place)
+
+    def close(self) -> None:
+        """Lets go of the lock; a copy that was not committed goes."""
+        if self._lock is not None:
+            if self.stored is None:
+                self._settle(self.place)
+            os.close(self._lock)
+            self._lock = None
+
+    def _settle(self, part: Path) -> None:
+        record = _read(part.parent / "done" / part.name.removeprefix("part."))
+        with suppress(FileNotFoundError):
+            if record is not None and record[1] is not None:
+                part.replace(self._path)
+                _sync(self._path.parent)
+            else:
+                part.unlink()
+
+    def _note(self, result: bytes | None) -> None:
+        said = {"key": self._key, "token": self._token.wire(), "result": result}
+        fresh = self._record.with_suffix(".new")
+        fresh.write_bytes(codec.pack(said, field="record of an effect", limit=_RECORD_MAX))
+        _sync(fresh)
+        fresh.replace(self._record)
+        _sync(self._record.parent)
+
+
+def _read(record: Path) -> tuple[Token, bytes | None] | None:
+    try:
+        raw = record.read_bytes()
+    except FileNotFoundError:
+        return None
+    said = cast("dict[str, Any]", codec.unpack(raw, what=str(record), limit=_RECORD_MAX))
+    return Token.parse(said["token"]), said["result"]
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,131 @@
+"""Effects on a SQLite database: the row that says they happened is in the same transaction as what they write.
+
+    gate = SqliteGate("invoices.db")
+    async with context.effect("book", at=gate) as effect:
+        if effect.is_new:
+            effect.at.execute("INSERT INTO invoices VALUES (?)", (17,))
+
+While the body runs, the database is locked for other writers: what is slow comes before it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from os import PathLike
+
+from treadle.shared.errors import Misuse, Unavailable
+
+from .token import Token, judge
+
+BUSY_S = 10.0
+_TABLE = """
+    CREATE TABLE IF NOT EXISTS treadle_effects (
+        key TEXT PRIMARY KEY, token TEXT NOT NULL, result BLOB,
+        noted INTEGER NOT NULL DEFAULT (unixepoch())
+    ) WITHOUT ROWID
+"""
+_NOTE = """
+    INSERT INTO treadle_effects (key, token) VALUES (?, ?)
+    ON CONFLICT (key) DO UPDATE SET token = excluded.token, noted = excluded.noted
+"""
+
+
+class SqliteGate:
+    """A database file that checks tokens, in a table of its own, `treadle_effects`."""
+
+    def __init__(self, path: str | PathLike[str], *, busy_s: float = BUSY_S) -> None:
+        """`busy_s`: how long it waits for another writer before it gives up (Unavailable)."""
+        self._path = path
+        self._busy_s = busy_s
+
+    def enter(self, key: str, token: Token) -> SqlitePassage:
+        """A transaction of its own, begun; the token is noted before it, so that it stands whatever the body comes to."""
+        connection = _connected(self._path, self._busy_s)
+        try:
+            stored = _note(connection, key, token)
+            if stored is None:
+                connection.execute("BEGIN IMMEDIATE")
+                stored = _look(connection, key, token)
+            return SqlitePassage(connection, key, token, stored)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.OperationalError):
+                raise Unavailable(f"effect {key}: {os.fspath(self._path)}: {error}") from error
+            raise
+
+    def prune(self, *, older_s: int) -> int:
+        """Forgets effects noted longer ago than that; how many. An effect that its store has recorded is not needed here."""
+        connection = _connected(self._path, self._busy_s)
+        try:
+            gone = connection.execute("DELETE FROM treadle_effects WHERE noted < unixepoch() - ?", (older_s,))
+            return gone.rowcount
+        finally:
+            connection.close()
+
+
+class SqlitePassage:
+    """One transaction; `place` is its connection."""
+
+    def __init__(self, connection: sqlite3.Connection, key: str, token: Token, stored: bytes | None) -> None:
+        self.place = connection
+        self.stored = stored
+        self._key = key
+        self._token = token
+
+    def commit(self, result: bytes) -> None:
+        """Commits what the body wrote, with its result."""
+        if not self.place.in_transaction:
+            raise Misuse(f"effect {self._key}: its body ended the transaction; leave COMMIT and ROLLBACK to the gate")
+        # The lock was held since the token was looked at: nobody can have come between.
+        self.place.execute("UPDATE treadle_effects SET result = ? WHERE key = ?", (result, self._key))
+        self.place.execute("COMMIT")
+
+    def close(self) -> None:
+        """Rolls back what was not committed."""
+        with suppress(sqlite3.ProgrammingError):  # it is closed
+            if self.place.in_transaction:
+                self.place.execute("ROLLBACK")
+            self.place.close()
+
+
+def _connected(path: str | PathLike[str], busy_s: float) -> sqlite3.Connection:
+    # No implicit transactions; and it is opened in a thread, and written to by the handler in its own.
+    connection = None
+    try:
+        connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(_TABLE)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.OperationalError):
+            raise Unavailable(f"{os.fspath(path)}: {error}") from error
+        raise
+    return connection
+
+
+def _note(connection: sqlite3.Connection, key: str, token: Token) -> bytes | None:
+    """Notes the token in a transaction of its own, so that no earlier one is accepted after it; the result if there is one."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        stored = _look(connection, key, token)
+        if stored is None:
+            connection.execute(_NOTE, (key, token.wire()))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return stored
+
+
+def _look(connection: sqlite3.Connection, key: str, token: Token) -> bytes | None:
+    row = connection.execute("SELECT token, result FROM treadle_effects WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    highest, result = row
+    if result is None:
+        judge(token, Token.parse(highest), key=key)
+        return None
+    return bytes(result)
