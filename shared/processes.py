@@ -66,6 +66,7 @@ class _Row:
     identity: Identity
     parent: int
     group: int
+    session: int
     zombie: bool
 
 
@@ -102,8 +103,8 @@ def send(who: Identity, number: int) -> bool:
 
 
 def tree_of(leader: Identity) -> frozenset[Identity]:
-    """The live processes of its tree: itself, its group where it leads one, and all descendants; never the caller."""
-    return _live(_grown(leader, frozenset({leader})))
+    """The live processes of its tree: itself, the group and session it leads, and all descendants; never the caller."""
+    return living(grown(leader, frozenset({leader})))
 
 
 def kill_tree(leader: Identity, *, patience_s: float = KILL_PATIENCE_S) -> Life:
@@ -123,12 +124,12 @@ def terminate(leader: Identity, *, grace_s: float) -> Life:
     """
     if life_of(leader) is Life.UNKNOWN:
         return Life.UNKNOWN
-    known = _grown(leader, frozenset({leader}))
+    known = grown(leader, frozenset({leader}))
     send(leader, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while life_of(leader) is Life.ALIVE and time.monotonic() < deadline:
         time.sleep(LOOK_EVERY_S)
-        known = _grown(leader, known)
+        known = grown(leader, known)
     return _kill(leader, known, KILL_PATIENCE_S)
 
 
@@ -169,6 +170,7 @@ def spawn(
     stdin: int | IO[bytes] | None = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
+    pass_fds: tuple[int, ...] = (),
     new_session: bool = True,
     dies_with_parent: bool = True,
 ) -> Child:
@@ -180,11 +182,10 @@ def spawn(
     """
     environment = dict(os.environ if env is None else env)
     environment.pop(OWNER_PIPE, None)
-    pass_fds: tuple[int, ...] = ()
     if dies_with_parent:
         read_end = _owner_pipe()
         environment[OWNER_PIPE] = f"{read_end}:{os.fstat(read_end).st_ino}"
-        pass_fds = (read_end,)
+        pass_fds = (*pass_fds, read_end)
     process = subprocess.Popen(
         [os.fspath(part) for part in argv],
         env=environment,
@@ -256,8 +257,8 @@ def _kill(leader: Identity, known: frozenset[Identity], patience_s: float) -> Li
         return Life.UNKNOWN
     deadline = time.monotonic() + patience_s
     while True:
-        known = _grown(leader, known)
-        left = _live(known)
+        known = grown(leader, known)
+        left = living(known)
         if not left:
             return Life.GONE
         if time.monotonic() > deadline:
@@ -267,16 +268,16 @@ def _kill(leader: Identity, known: frozenset[Identity], patience_s: float) -> Li
         time.sleep(LOOK_EVERY_S / 4)
 
 
-def _live(known: frozenset[Identity]) -> frozenset[Identity]:
+def living(known: frozenset[Identity]) -> frozenset[Identity]:
     """The live ones but the caller, which may be a member of a group it ends."""
     return frozenset(who for who in known if who.pid != os.getpid() and life_of(who) is Life.ALIVE)
 
 
-def _grown(leader: Identity, known: frozenset[Identity]) -> frozenset[Identity]:
-    """`known`, with the children of its members and the members of the leader's group, to a fixed point.
+def grown(leader: Identity, known: frozenset[Identity]) -> frozenset[Identity]:
+    """`known`, with the children of its members and the leader's group and session, to a fixed point.
 
-    A pid counts only while its start is the recorded one. A group's number is not given to another as long as one
-    process is in it, so a group is followed while its leader or a known member of it is there.
+    A pid counts only while its start is the recorded one. A group's number, or a session's, is not given to another as
+    long as one process is in it, so they are followed while their leader or a known member is there.
     """
     rows = {row.identity.pid: row for pid in psutil.pids() if (row := _observe(pid))}
 
@@ -284,7 +285,7 @@ def _grown(leader: Identity, known: frozenset[Identity]) -> frozenset[Identity]:
         return who.started != UNKNOWN and who.pid in rows and rows[who.pid].identity == who
 
     members = {who for who in known if is_same(who)}
-    grouped = any(rows[who.pid].group == leader.pid for who in members)
+    led = any(leader.pid in (rows[who.pid].group, rows[who.pid].session) for who in members)
     while True:
         pids = {who.pid for who in members}
         found = {
@@ -293,7 +294,7 @@ def _grown(leader: Identity, known: frozenset[Identity]) -> frozenset[Identity]:
             if row.identity not in members
             and row.identity.started != UNKNOWN
             and row.identity.pid != os.getpid()
-            and (row.parent in pids or (grouped and row.group == leader.pid))
+            and (row.parent in pids or (led and leader.pid in (row.group, row.session)))
         }
         if not found:
             return known | members
@@ -307,7 +308,7 @@ def _observe(pid: int) -> _Row | None:
     try:
         return _read(pid)
     except (OSError, ValueError, IndexError, psutil.Error):
-        return _Row(Identity(pid, UNKNOWN), parent=0, group=0, zombie=False) if _exists(pid) else None
+        return _Row(Identity(pid, UNKNOWN), parent=0, group=0, session=0, zombie=False) if _exists(pid) else None
 
 
 def _exists(pid: int) -> bool:
@@ -330,15 +331,15 @@ def _read(pid: int) -> _Row:
     if sys.platform == "linux":
         # The name in parentheses may hold spaces and parentheses; the fields after the last one are numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        state, parent, group, ticks = fields[0], int(fields[1]), int(fields[2]), int(fields[19])
+        state, parent, group, session, ticks = fields[0], *map(int, fields[1:4]), int(fields[19])
         started = f"{_boot()}.{ticks}" if ticks > 0 else UNKNOWN
-        return _Row(Identity(pid, started), parent, group, zombie=state in (b"Z", b"X"))
+        return _Row(Identity(pid, started), parent, group, session, zombie=state in (b"Z", b"X"))
     process = psutil.Process(pid)
     with process.oneshot():
         created = process.create_time()
         started = f"{created:.6f}" if created > 0 else UNKNOWN
         zombie = process.status() == psutil.STATUS_ZOMBIE
-        return _Row(Identity(pid, started), process.ppid(), os.getpgid(pid), zombie)
+        return _Row(Identity(pid, started), process.ppid(), os.getpgid(pid), os.getsid(pid), zombie)
 
 
 @cache

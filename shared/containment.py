@@ -1,0 +1,85 @@
+"""A slot's processes, all of them: found by descent, group, session and mark, and ended so that none can be left.
+
+A descendant of a slot may leave its group, its session and its parent, and it may clear its environment. Against the
+first three stands the mark, against the last the subreaper: as long as the slot's first process lives, what lost its
+parent is handed to it and not to process 1. So that one is stopped first and killed last.
+
+What is not found: a process that cleared its environment and left its session, after the slot's first process had
+ended by itself. Only a container, or a control group, holds that one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import keeper
+from .keeper import MARK as MARK
+from .processes import (
+    KILL_PATIENCE_S,
+    LOOK_EVERY_S,
+    Child,
+    Identity,
+    Life,
+    grown,
+    identity,
+    life_of,
+    living,
+    send,
+    spawn,
+)
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> bool:
+    """Has every descendant that loses its parent handed to this process, where the system knows that (Linux)."""
+    if sys.platform != "linux":
+        return False
+    return int(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+
+
+def enclosed(leader: Identity, mark: str) -> frozenset[Identity]:
+    """The live processes of a slot, its first one included."""
+    return living(_found(leader, mark, frozenset({leader})))
+
+
+def end_enclosed(leader: Identity, mark: str, *, patience_s: float = KILL_PATIENCE_S) -> Life:
+    """Ends all processes of a slot: GONE is the proof that a look found none (S16).
+
+    ALIVE: some outlived `patience_s` (uninterruptible). UNKNOWN: the first one cannot be read, and nothing was sent.
+    Where that one has ended it is better not reaped yet: its number, and so its group and session, is its own until then.
+    """
+    if life_of(leader) is Life.UNKNOWN:
+        return Life.UNKNOWN
+    deadline = time.monotonic() + patience_s
+    known = frozenset({leader})
+    send(leader, signal.SIGSTOP)
+    while True:
+        known = _found(leader, mark, known)
+        left = living(known)
+        if not left:
+            return Life.GONE
+        if time.monotonic() > deadline:
+            return Life.ALIVE
+        for who in left - {leader} or left:
+            send(who, signal.SIGKILL)
+        time.sleep(LOOK_EVERY_S / 4)
+
+
+def _found(leader: Identity, mark: str, known: frozenset[Identity]) -> frozenset[Identity]:
+    bearers = (identity(pid) for pid in keeper.marked(mark))
+    return grown(leader, known | {who for who in bearers if who is not None})
+
+
+def start_keeper(mark: str, folder: Path) -> Child:
+    """A process that waits for this one's end, kills what bears the mark, and removes the folder.
+
+    It is in a session of its own: what ends this process, or its group, does not end it.
+    """
+    argv: list[str | Path] = [sys.executable, "-I", "-S", keeper.__file__, mark, folder]
+    return spawn(argv, env={}, cwd=Path("/"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

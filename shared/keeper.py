@@ -1,0 +1,79 @@
+"""What an owner left behind that has ended: processes that bear its mark are killed, and its folder is removed.
+
+A mark stands in the environment of a process, so its children inherit it, also those that leave their group, their
+session and their parent. This file imports the standard library only: as a program it runs by its path in a bare
+Python, one for each owner, which holds little memory and which nothing that is installed can break.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "TREADLE_SLOT"
+"""The variable that holds the mark of a slot: `owner.slot.`, both of them random."""
+PROC = Path("/proc")
+LOOK_EVERY_S = 0.005
+ROUNDS_MAX = 2_000
+
+
+def marked(mark: str) -> set[int]:
+    """The live processes whose mark begins with `mark`, but this one; none where there is no /proc to look into."""
+    sought = f"\0{MARK}={mark}".encode()
+    return {pid for pid in _pids() if sought in b"\0" + _environment(pid)} - {os.getpid()}
+
+
+def kill_marked(mark: str) -> bool:
+    """Kills all that bear the mark, round by round, since some may fork meanwhile; False where that has no end."""
+    for _ in range(ROUNDS_MAX):
+        left = marked(mark)
+        if not left:
+            return True
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def _pids() -> list[int]:
+    return [int(one.name) for one in PROC.iterdir() if one.name.isdecimal()] if PROC.is_dir() else []
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def remove(folder: str) -> bool:
+    """Removes a folder with all in it, whatever rights its program took from it; whether it is gone."""
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            with suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+    return not os.path.lexists(folder)
+
+
+def main(mark: str, folder: str) -> None:
+    """Waits for the owner's end at the pipe that `processes.spawn` gives, then leaves nothing of it."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pipe = int(os.environ["TREADLE_OWNER_PIPE"].partition(":")[0])
+    while os.read(pipe, 1):
+        pass
+    kill_marked(mark)
+    remove(folder)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,181 @@
+"""A slot's processes are found whatever they do to get away, and ended so that a look finds none (S16)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from servers import wait_until
+from treadle.shared import containment, keeper, processes
+from treadle.shared.containment import MARK
+from treadle.shared.processes import Child, Identity, Life
+
+START = """
+import os, signal, subprocess, sys
+from treadle.shared import containment
+assert containment.become_subreaper()
+WAITS = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); signal.pause()"
+"""
+AWAY = """
+def away(environment):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.dup2(write, 1)
+            os.execve(sys.executable, [sys.executable, "-S", "-c", WAITS], environment)
+        os._exit(0)
+    os.wait()
+    return int(os.read(read, 20))
+"""
+Start = Callable[[str], tuple[Child, str, list[int]]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """The first process of a slot, its mark, and the pids that it says; all is ended after the test."""
+    with ExitStack() as cleaning:
+
+        def begin(code: str) -> tuple[Child, str, list[int]]:
+            mark = f"{secrets.token_hex(8)}.0."
+            child = processes.spawn(
+                [sys.executable, "-c", START + code], env={**os.environ, MARK: mark}, stdout=subprocess.PIPE
+            )
+            out = child.process.stdout
+            assert out is not None
+            cleaning.callback(keeper.kill_marked, mark)
+            cleaning.callback(child.stop, grace_s=0)
+            cleaning.callback(out.close)
+            return child, mark, [int(pid) for pid in out.readline().split()]
+
+        yield begin
+
+
+def seen(pids: list[int]) -> list[Identity]:
+    found = [processes.identity(pid) for pid in pids]
+    assert found
+    return [who for who in found if who is not None]
+
+
+def test_what_left_parent_group_and_session_by_a_double_fork_is_found_and_ended(start: Start) -> None:
+    """S16: setsid and exec after a double fork, with SIGTERM ignored."""
+    child, mark, pids = start(AWAY + "print(away(os.environ), flush=True)\nsignal.pause()")
+    (away,) = seen(pids)
+    assert containment.enclosed(child.identity, mark) == {child.identity, away}
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert [processes.life_of(who) for who in (child.identity, away)] == [Life.GONE, Life.GONE]
+
+
+def test_what_cleared_its_environment_too_is_found_by_descent(start: Start) -> None:
+    child, mark, pids = start(AWAY + "print(away({}), flush=True)\nsignal.pause()")
+    (away,) = seen(pids)
+    assert keeper.marked(mark) == {child.pid}
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert processes.life_of(away) is Life.GONE
+
+
+def test_what_a_process_left_behind_that_has_ended_is_found_by_its_mark(start: Start) -> None:
+    child, mark, pids = start(AWAY + "print(away(os.environ), flush=True)\nos._exit(0)")
+    (away,) = seen(pids)
+    wait_until(lambda: processes.life_of(child.identity) is Life.GONE, description="the first process has ended")
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert processes.life_of(away) is Life.GONE
+
+
+def test_what_left_its_group_only_is_found_by_its_session(start: Start) -> None:
+    code = """
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        os.dup2(write, 1)
+        os.execve(sys.executable, [sys.executable, "-S", "-c", WAITS], {})
+    print(int(os.read(read, 20)), flush=True)
+    os._exit(0)
+    """
+    child, mark, pids = start("if True:" + code)
+    (other,) = seen(pids)
+    wait_until(lambda: processes.life_of(child.identity) is Life.GONE, description="the first process has ended")
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert processes.life_of(other) is Life.GONE
+
+
+def test_a_storm_of_forks_comes_to_its_end(start: Start) -> None:
+    """Each process forks as fast as it can, half of them into sessions of their own, 150 in all: none is left."""
+    code = """
+    read, write = os.pipe()
+    os.write(write, b"." * 150)
+    os.close(write)
+    signal.alarm(20)
+    print(os.getpid(), flush=True)
+    forked = 0
+    while os.read(read, 1):
+        if os.fork() == 0:
+            signal.alarm(20)
+            forked += 1
+            if forked % 2:
+                os.setsid()
+    signal.pause()
+    """
+    child, mark, _ = start("if True:" + code)
+    wait_until(lambda: len(keeper.marked(mark)) > 10, description="a storm")
+    assert containment.end_enclosed(child.identity, mark, patience_s=20) is Life.GONE
+    assert not keeper.marked(mark)
+
+
+def test_nothing_is_ended_that_is_not_of_the_slot(start: Start) -> None:
+    one, mark, _ = start("print(os.getpid(), flush=True)\nsignal.pause()")
+    other, _, _ = start("print(os.getpid(), flush=True)\nsignal.pause()")
+    assert containment.end_enclosed(one.identity, mark) is Life.GONE
+    assert processes.life_of(other.identity) is Life.ALIVE
+    assert not keeper.marked("no such mark")
+
+
+def test_a_mark_is_whole_not_the_beginning_of_another(start: Start) -> None:
+    child, mark, _ = start("print(os.getpid(), flush=True)\nsignal.pause()")
+    owner = mark.removesuffix("0.")
+    assert keeper.marked(owner) == keeper.marked(mark) == {child.pid}
+    assert not keeper.marked(f"{owner}1.")
+
+
+OWNER = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from treadle.shared import containment, processes
+mark, folder = sys.argv[1:]
+kept = containment.start_keeper(mark, Path(folder))
+code = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); signal.pause()"
+child = processes.spawn(
+    [sys.executable, "-S", "-c", code], env={containment.MARK: mark + "0."}, stdout=subprocess.PIPE, dies_with_parent=False
+)
+print(kept.pid, child.process.stdout.readline().decode().strip(), flush=True)
+AFTER
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    "after", ["", "os.kill(child.pid, signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"], ids=["owner", "both"]
+)
+def test_a_keeper_ends_what_its_owner_left_and_removes_its_folder(tmp_path: Path, after: str) -> None:
+    """Also where the owner and its child are killed at the same moment; the keeper ends then too."""
+    folder, mark = tmp_path / "slots", f"{secrets.token_hex(8)}."
+    locked = folder / "run-1" / "locked"
+    locked.mkdir(parents=True)
+    (locked / "file").touch()
+    locked.chmod(0)
+    owner = processes.spawn([sys.executable, "-c", OWNER.replace("AFTER", after), mark, folder], stdout=subprocess.PIPE)
+    assert owner.process.stdout is not None
+    with owner.process.stdout as out:
+        kept, child = seen([int(pid) for pid in out.readline().split()])
+    owner.process.send_signal(signal.SIGKILL)
+    owner.wait(5)
+    wait_until(lambda: not folder.exists(), description="the folder is gone")
+    wait_until(lambda: processes.life_of(kept) is Life.GONE, description="the keeper is gone")
+    assert processes.life_of(child) is Life.GONE
