@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+from .effects.effect import Effect
+from .effects.gate import Gate
 
 BLOCKED_S = 86_400.0
 BLOCKED_S_MAX = 30 * 86_400
+Place = TypeVar("Place")
+AsyncDoing = AbstractAsyncContextManager[Effect[Place]]
+Doing = AbstractContextManager[Effect[Place]]
+Keyed = Literal["item", "ownership"]
 
 
 class Fail(Exception):
@@ -117,6 +125,18 @@ class Context(AnyContext, Protocol):
         """
         ...
 
+    @overload
+    def effect(self, operation: str, *, at: None = None, key: Keyed = "item") -> AsyncDoing[None]: ...
+    @overload
+    def effect(self, operation: str, *, at: Gate[Place], key: Keyed = "item") -> AsyncDoing[Place]: ...
+    def effect(self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item") -> AsyncDoing[Any]:
+        """Do something outside the store once for this WorkItem, and get the same result in every later run.
+
+        `at` is the place that checks who does it; without one it happens at least once (docs/effects.md). A body that raises
+        records nothing. `key="ownership"` makes it another effect whenever the WorkItem gets another owner.
+        """
+        ...
+
 
 class SyncContext(AnyContext, Protocol):
     """The context of a plain `def` handler, which runs in a thread of its own."""
@@ -126,4 +146,12 @@ class SyncContext(AnyContext, Protocol):
 
         A thread cannot be stopped from outside: this call is the one place where a stopped run ends.
         """
+        ...
+
+    @overload
+    def effect(self, operation: str, *, at: None = None, key: Keyed = "item") -> Doing[None]: ...
+    @overload
+    def effect(self, operation: str, *, at: Gate[Place], key: Keyed = "item") -> Doing[Place]: ...
+    def effect(self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item") -> Doing[Any]:
+        """As `Context.effect`, in a plain `with`; it raises Stopped where the run is over."""
         ...

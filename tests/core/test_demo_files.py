@@ -13,6 +13,7 @@ import pytest
 from treadle.coordinator.demo import evidence, plain, shards
 from treadle.shared import codec
 from treadle.worker import Context, Fail
+from treadle.worker.context import AsyncDoing, Keyed
 from treadle.worker.examples import files
 from treadle.worker.handlers import HandlerFunction, collect
 
@@ -63,6 +64,9 @@ class Given:
         if self.saves == self.cut_at:
             raise asyncio.CancelledError
         self.checkpoint_state = carried(state)
+
+    def effect(self, operation: str, *, at: Any = None, key: Keyed = "item") -> AsyncDoing[Any]:
+        raise NotImplementedError
 
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
         assert 0 < done < total

@@ -261,7 +261,7 @@ def test_a_file_whose_writer_was_killed_is_put_right_by_whoever_comes_next(tmp_p
 def test_a_file_that_another_one_s_body_holds_is_unavailable(tmp_path: Path) -> None:
     gate = FileGate(tmp_path / "book.txt", busy_s=0.05)
     passage = gate.enter(KEY, FIRST)
-    with pytest.raises(Unavailable, match="is locked by another one"):
+    with pytest.raises(Unavailable, match="is held by another one"):
         gate.enter("another", SECOND)
     passage.close()
 

@@ -57,17 +57,15 @@ class FileGate:
 
     def _locked(self, key: str) -> int:
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        end_s = time.monotonic() + self._busy_s
-        while True:
+        for _ in range(1 + round(self._busy_s / _AGAIN_S)):
             try:
                 # Not a lock of the process, as `lockf` gives: two slots of one Worker would both have it.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return lock
             except BlockingIOError:
-                if time.monotonic() >= end_s:
-                    os.close(lock)
-                    raise Unavailable(f"effect {key}: {self.path} is locked by another one's for long") from None
                 time.sleep(_AGAIN_S)
+        os.close(lock)
+        raise Unavailable(f"effect {key}: {self.path} is held by another one's body for more than {self._busy_s:g} s")
 
 
 class FilePassage:

@@ -7,6 +7,8 @@ import concurrent.futures
 import logging
 import os
 from collections.abc import Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import cached_property
 from typing import Any
 
 import anyio.from_thread
@@ -14,7 +16,11 @@ from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
 
-from ..context import Stopped
+from ..context import Keyed, Stopped
+from ..effects.doing import Doer, Effects
+from ..effects.effect import Effect
+from ..effects.gate import Gate
+from ..effects.token import Token
 from .failures import printable
 from .given import Given
 from .service import Service
@@ -77,11 +83,17 @@ class _RunContext:
     def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
         self._logger.debug("progress %g of %g %s", done, total, printable(note))
 
-    def _check_process(self) -> None:
+    @cached_property
+    def _effects(self) -> Effects:
+        given = self._given
+        token = Token(given.incarnation, given.ownership_epoch, given.attempt, given.lease)
+        return Effects(Doer(given.mission, given.item, token, given.name), self._service)
+
+    def _check_process(self, what: str = "checkpoint") -> None:
         """Misuse in a process that the handler forked: its copies of the Worker's connections are not its own."""
         if os.getpid() != self._pid:
             raise Misuse(
-                f"checkpoint of {self._given.name}: called in a forked process; only the process of the handler can save"
+                f"{what} of {self._given.name}: called in a forked process; only the process of the handler can save"
             )
 
     def _stopped(self) -> Stopped:
@@ -106,6 +118,13 @@ class LoopContext(_RunContext):
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
 
+    def effect(
+        self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item"
+    ) -> AbstractAsyncContextManager[Effect[Any]]:
+        """An effect of this run, done by the body that follows."""
+        self._check_process("effect")
+        return self._effects.on_loop(operation, at, key)
+
 
 class ThreadContext(_RunContext):
     """The `SyncContext` of one run, whose handler is in a thread."""
@@ -119,6 +138,13 @@ class ThreadContext(_RunContext):
         except (asyncio.CancelledError, concurrent.futures.CancelledError):  # the run was stopped while it was saved
             raise self._stopped() from None
         self._raise_if_over()
+
+    def effect(
+        self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item"
+    ) -> AbstractContextManager[Effect[Any]]:
+        """As the other's."""
+        self._check_process("effect")
+        return self._effects.in_thread(operation, at, key)
 
     async def _save_while_it_counts(self, state: dict[str, Any]) -> None:
         if not self._service.is_over:  # seen on the loop, where it is decided

@@ -19,6 +19,8 @@ class Given:
     ownership_epoch: int
     lease: str
     """The Lease ID."""
+    incarnation: int
+    """Of the store that granted it."""
     inputs: dict[str, Any]
     state: dict[str, Any]
     """What the newest Checkpoint held; {} where there is none."""

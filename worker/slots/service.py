@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from treadle.shared import codec
-from treadle.shared.store import Save, Yield
+from treadle.shared.store import BeginEffect, CommitEffect, Save, Yield
 
 from .run import End, Run
 
@@ -39,6 +39,14 @@ class Service(Protocol):
 
     async def save(self, state: bytes) -> None:
         """Has a Checkpoint (msgpack, packed within its bound) stored; where yielding was asked, the run ends by it."""
+        ...
+
+    async def begin_effect(self, effect: str) -> tuple[str, bytes]:
+        """The outcome's code (OK, REPEATED, STORED, or why not), and the result of one that was recorded."""
+        ...
+
+    async def commit_effect(self, effect: str, result: bytes) -> tuple[str, bytes]:
+        """Likewise."""
         ...
 
 
@@ -80,3 +88,24 @@ class RunService:
             await run.desk.ask(grant.partition, Yield(*target, number, digest, state, keep=False))
         else:
             await run.desk.ask(grant.partition, Save(*target, number, digest, state))
+
+    async def begin_effect(self, effect: str) -> tuple[str, bytes]:
+        """Notes that it is begun; where the lease is not ours any more the run ends by it."""
+        grant, lease = self._run.grant, self._run.lease
+        return await self._noted(BeginEffect(grant.group, grant.item, grant.ownership_epoch, lease.lease_id, effect))
+
+    async def commit_effect(self, effect: str, result: bytes) -> tuple[str, bytes]:
+        """Notes its result, likewise."""
+        grant, lease = self._run.grant, self._run.lease
+        target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
+        return await self._noted(CommitEffect(*target, effect, result))
+
+    async def _noted(self, operation: BeginEffect | CommitEffect) -> tuple[str, bytes]:
+        outcome = await self._run.desk.ask(self._run.grant.partition, operation)
+        if not outcome.done and outcome.code not in _OF_AN_EFFECT:
+            self._run.lose(outcome.code)
+        return outcome.code, outcome.result or b""
+
+
+_OF_AN_EFFECT = ("QUOTA_EXCEEDED", "SCHEMA_VALIDATION_FAILED", "REVISION_CONFLICT")
+"""Refusals that leave the run as it is."""

@@ -150,6 +150,7 @@ class _Attempt:
             attempt=run.lease.number,
             ownership_epoch=grant.ownership_epoch,
             lease=run.lease.lease_id,
+            incarnation=run.lease.incarnation,
             inputs=cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}")),
             state=state,
             results=results,
