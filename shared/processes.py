@@ -93,12 +93,25 @@ def is_alive(who: Identity) -> bool:
 
 def send(who: Identity, number: int) -> bool:
     """Send a signal to that very process; False, and nothing sent, unless it is surely alive."""
-    if life_of(who) is not Life.ALIVE:
-        return False
     try:
-        os.kill(who.pid, number)
+        # Opened before it is looked at: what ends in between is not followed by whoever gets its pid (Linux).
+        held = os.pidfd_open(who.pid) if sys.platform == "linux" else None
     except ProcessLookupError:
         return False
+    except OSError:  # no such call in an old kernel or a sandbox, no descriptor left
+        held = None
+    try:
+        if life_of(who) is not Life.ALIVE:
+            return False
+        if held is None:
+            os.kill(who.pid, number)
+        else:
+            signal.pidfd_send_signal(held, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        if held is not None:
+            os.close(held)
     return True
 
 

@@ -131,6 +131,7 @@ class Fleet:
             "TREADLE_LEASE_TTL_S": f"{self.ttl_s if ttl_s is None else ttl_s:g}",
             "TREADLE_GRACE_S": f"{self.grace_s if grace_s is None else grace_s:g}",
             "FLEET_EVIDENCE": str(evidence),
+            "XDG_RUNTIME_DIR": str(self.folder),
             **environment,
         }
         env = {key: value for key, value in os.environ.items() if not key.startswith("TREADLE_")} | settings

@@ -1,9 +1,4 @@
-"""`treadle-worker`: runs a Worker.
-
-Exit statuses: 0 stopped as asked, 1 something unforeseen or a handler that ended the event loop, 2 something given is wrong
-or the store cannot be reached at the start, 4 replaced by a newer runtime of the same name, 5 the store was emptied or went
-back in time (a person must look), 128 + n ended by a second signal n.
-"""
+"""`treadle-worker`: runs a Worker, or asks one that runs to drain. Its exit statuses are those of `Exit`."""
 
 from __future__ import annotations
 
@@ -25,11 +20,13 @@ from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
+from .draining import drain
+from .exits import Exit
 from .handlers import load
 from .process import Process
+from .roster import recorded
 from .worker import Replaced, Worker
 
-EXIT_MISUSE, EXIT_REPLACED, EXIT_STORE_LOST = 2, 4, 5
 END_S = 10.0
 """How long, beyond the grace and one lease TTL, giving back and unwinding may take."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -69,7 +66,10 @@ def run(
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Works until SIGTERM or Ctrl-C; then handlers get TREADLE_GRACE_S to reach a safe point. A second signal ends at once."""
+    """Works until SIGTERM, Ctrl-C or `drain`; then handlers get TREADLE_GRACE_S to reach a safe point.
+
+    A second signal ends at once.
+    """
     process: Process | None = None
     try:
         _configure_logging(log_level)
@@ -89,21 +89,27 @@ def run(
             log_keep=settings.log_keep,
             policy=settings.policy,
         )
-        process = Process(worker, patience_s=settings.grace_s + settings.lease_ttl_s + END_S)
-        process.work()
+        patience_s = settings.grace_s + settings.lease_ttl_s + END_S
+        process = Process(worker, grace_s=settings.grace_s, patience_s=patience_s)
+        process.listen()
+        with recorded(agent, patience_s=patience_s):
+            process.work()
     except Replaced as replaced:
-        _fail(str(replaced), EXIT_REPLACED)
+        _fail(str(replaced), Exit.REPLACED)
     except StoreLost as lost:
-        _fail(str(lost), EXIT_STORE_LOST)
+        _fail(str(lost), Exit.STORE_LOST)
     except Misuse as misuse:
-        _fail(str(misuse), EXIT_MISUSE)
+        _fail(str(misuse), Exit.MISUSE)
     except Unavailable as error:
-        _fail(f"TREADLE_URL or --url: {error}; start that server or name another", EXIT_MISUSE)
+        _fail(f"TREADLE_URL or --url: {error}; start that server or name another", Exit.MISUSE)
     except TreadleError as error:
-        _fail(str(error), 1)
+        _fail(str(error), Exit.UNFORESEEN)
     finally:
         if process is not None and process.left:
             process.leave(sys.exc_info()[1])
+
+
+app.command()(drain)
 
 
 def _default_name() -> str:

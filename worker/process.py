@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from treadle.shared.redaction import show
 
+from .exits import Exit
+from .roster import DRAIN
 from .slots.failures import failure_of
 from .slots.forks import end_if_forked, prepare
 from .slots.threads import UNWIND_S
@@ -25,36 +29,44 @@ from .worker import Worker
 
 BREAKS_MAX = 100
 """After so many ends of the loop by handlers the process ends without more ado."""
-EXIT_BROKEN = 1
+RUNNING_SHOWN_MAX = 8
 _log = logging.getLogger("treadle.worker")
 
 
 class Process:
     """This process, as the one Worker it is."""
 
-    def __init__(self, worker: Worker, *, patience_s: float) -> None:
+    def __init__(self, worker: Worker, *, grace_s: float, patience_s: float) -> None:
         self._worker = worker
+        self._grace_s = grace_s
         self._patience_s = patience_s
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._told = threading.Event()
-        self._heard: list[int] = []
+        self._told: queue.SimpleQueue[int] = queue.SimpleQueue()
+        """What told it to stop first, and all after that. Not an Event: `set` in a signal handler may meet itself."""
+        self._presses: list[int] = []
         self._breaks = 0
         self.left = 0
         """Threads and tasks of handlers that are left when `work` is over: `leave` ends the process without them."""
 
-    def work(self) -> None:
-        """Runs the Worker until it is stopped. Raises what ended it otherwise; SystemExit where a handler did.
+    def listen(self) -> None:
+        """From here on the first SIGTERM or SIGINT stops the Worker, and a second ends this process at once.
 
-        The first signal stops it, a second ends this process at once, and so does patience that is over. Not by the event
-        loop's own signal handling: a handler that blocks the loop would keep both from being heard.
+        DRAIN stops it, however often it comes. Not by the event loop's own signal handling: a handler that blocks the loop
+        would keep all of them from being heard.
         """
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(_unhandled)
         prepare(self._loop.stop)
         threading.Thread(target=self._insist, name="treadle-insist", daemon=True).start()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, DRAIN):
             signal.signal(number, self._on_signal)
+
+    def work(self) -> None:
+        """Runs the Worker until it is stopped, or its patience with handlers is over.
+
+        Raises what ended it otherwise; SystemExit where a handler did.
+        """
         try:
             self._until_done(self._worker.run())
         finally:
@@ -62,17 +74,17 @@ class Process:
             if not self.left:
                 self._close()
         if self._breaks:
-            raise SystemExit(EXIT_BROKEN)
+            raise SystemExit(Exit.UNFORESEEN)
 
     def leave(self, error: BaseException | None) -> None:
         """Ends this process at once, without handlers that will not end: their items went on elsewhere, or failed."""
         _log.warning("ended without %d handlers that would not end", self.left)
-        status = 0
+        status: int = Exit.DONE
         if isinstance(error, SystemExit):
-            status = error.code if isinstance(error.code, int) else EXIT_BROKEN
+            status = error.code if isinstance(error.code, int) else Exit.UNFORESEEN
         elif error is not None:
             show(error)
-            status = 1
+            status = Exit.UNFORESEEN
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(status)
@@ -90,7 +102,7 @@ class Process:
             _log.error(
                 "a handler cancelled the Worker's own tasks; its items go on elsewhere when their leases are over"
             )
-            raise SystemExit(EXIT_BROKEN)
+            raise SystemExit(Exit.UNFORESEEN)
         task.result()
 
     def _broken(self, error: BaseException) -> None:
@@ -107,11 +119,11 @@ class Process:
                 what,
                 running,
                 back,
-                EXIT_BROKEN,
+                Exit.UNFORESEEN,
             )
         if not goes_on or self._breaks > BREAKS_MAX:
-            os._exit(EXIT_BROKEN)
-        self._told.set()
+            os._exit(Exit.UNFORESEEN)
+        self._told.put(0)
         self._loop.call_soon(lambda: self._worker.stop(hurry=True))
 
     def _close(self) -> None:
@@ -133,22 +145,51 @@ class Process:
                 self._loop.close()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        self._heard.append(number)
-        if len(self._heard) > 1:
-            os._exit(128 + number)
-        self._told.set()
-        self._loop.call_soon_threadsafe(self._stop)
+        """May come at any line of the main thread, so it only leaves word (BR-19)."""
+        if number != DRAIN:
+            self._presses.append(number)
+        if len(self._presses) > 1:
+            os._exit(Exit.SIGNALLED + number)
+        self._told.put(number)
+        with suppress(RuntimeError):  # the loop is closed: it is about to end
+            self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
-        _log.info("stopping: nothing more is taken, handlers may reach a safe point; once more ends at once")
+        if not self._explains:
+            _log.info("stopping: nothing more is taken, handlers may reach a safe point; a second signal ends at once")
         self._worker.stop()
+
+    @property
+    def _explains(self) -> bool:
+        """Whether somebody at a terminal pressed Ctrl-C, who is told more than a log is."""
+        return self._presses == [signal.SIGINT] and os.isatty(2)
 
     def _insist(self) -> None:
         """Ends this process where a handler will neither return nor be cancelled: its work was given back or lapses."""
-        self._told.wait()
-        time.sleep(self._patience_s)
+        told = self._told.get()
+        over_s = time.monotonic() + self._patience_s
+        with suppress(queue.Empty):
+            while True:
+                if told == signal.SIGINT and self._explains:  # from this thread: the loop may be blocked just now
+                    os.write(2, self._explanation().encode())
+                told = self._told.get(timeout=max(0.0, over_s - time.monotonic()))
         os.write(2, b"treadle-worker: a handler will not end; ended without it, its item goes on elsewhere\n")
-        os._exit(1)
+        os._exit(Exit.UNFORESEEN)
+
+    def _explanation(self) -> str:
+        running = self._worker.running
+        more = f" and {len(running) - RUNNING_SHOWN_MAX} more" if len(running) > RUNNING_SHOWN_MAX else ""
+        if running:
+            what = (
+                f"At work: {', '.join(running[:RUNNING_SHOWN_MAX])}{more}.\n  Within {self._grace_s:g} s each may end or reach "
+                "a checkpoint; what has not is stopped then, and given back at its last checkpoint. No failure is counted."
+            )
+        else:
+            what = "Nothing is at work."
+        return (
+            f"\ntreadle-worker: stopping; nothing more is taken. {what}\n  Press Ctrl-C again to end at once: what is at work "
+            "goes on elsewhere, from its last checkpoint, when its lease is over.\n"
+        )
 
 
 def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

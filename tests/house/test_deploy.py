@@ -26,10 +26,15 @@ from servers import LOUD
 from treadle.shared.settings import ENV_PREFIX, Settings
 from treadle.shared.store.embedded import CONFIGURATION
 from treadle.worker.cli import END_S
+from treadle.worker.exits import Exit
 
 STORE, WORKERS = "redis", ("worker1", "worker2")
 CONF_AT = "/etc/treadle/redis.conf"
 SAME_AS_EMBEDDED = ("appendonly", "appendfsync", "maxmemory-policy", "stream-node-max-bytes", "save")
+ENDED_BY = Settings.model_fields["grace_s"].default + Settings.model_fields["lease_ttl_s"].default + END_S
+"""By then a Worker has ended by itself, with its work given back."""
+PERSONS = (Exit.MISUSE, Exit.REPLACED, Exit.STORE_LOST)
+"""After these nothing gets better by itself."""
 SECRETS = ("requirepass", "masterauth", "masteruser", "user", "tls-key-file-pass")
 
 
@@ -42,14 +47,17 @@ class Deployed:
     conf: str
     ignore: str
     readme: str
+    unit: str
+    pod: str
 
     @classmethod
     def read(cls) -> Self:
-        names = ("deploy/Dockerfile", "docker-compose.yml", "deploy/redis.conf", ".dockerignore", "deploy/README.md")
-        return cls(*((ROOT / name).read_text(encoding="utf-8") for name in names))
+        names = ["Dockerfile", "../docker-compose.yml", "redis.conf", "../.dockerignore", "README.md"]
+        names += ["treadle-worker.service", "kubernetes.yaml"]
+        return cls(*((ROOT / "deploy" / name).read_text(encoding="utf-8") for name in names))
 
     def faults(self) -> list[str]:
-        return [*self._image(), *self._store(), *self._cluster(), *self._told()]
+        return [*self._image(), *self._store(), *self._cluster(), *self._supervised(), *self._told()]
 
     def _image(self) -> Iterator[str]:
         try:
@@ -93,7 +101,6 @@ class Deployed:
             yield f"redis: health check {check} passes while it still loads its data"
 
     def _cluster(self) -> Iterator[str]:
-        grace_s = Settings.model_fields["grace_s"].default + Settings.model_fields["lease_ttl_s"].default + END_S
         for name, service in self._services.items():
             if "ALL" not in service.get("cap_drop", []) or service.get("read_only") != "true":
                 yield f"{name}: has capabilities, or a file system that can be written"
@@ -105,8 +112,8 @@ class Deployed:
                 continue
             if service.get("depends_on", {}).get(STORE) != {"condition": "service_healthy"}:
                 yield f"{name}: does not wait for a healthy store"
-            if seconds_of(default_of(service.get("stop_grace_period", "10s"))) <= grace_s:
-                yield f"{name}: is killed within {grace_s:g} s, before it has ended by itself"
+            if seconds_of(default_of(service.get("stop_grace_period", "10s"))) <= ENDED_BY:
+                yield f"{name}: is killed within {ENDED_BY:g} s, before it has ended by itself"
             if unknown := set(service["environment"]) - {
                 f"{ENV_PREFIX}{field.upper()}" for field in Settings.model_fields
             }:
@@ -124,6 +131,22 @@ class Deployed:
             yield "redis: is not in the networks of both hosts"
         if self._services["coordinator"].get("profiles") != ["tools"]:
             yield "coordinator: a plain `up` would start it"
+
+    def _supervised(self) -> Iterator[str]:
+        unit = dict(re.findall(r"^(\w+)=(.*)$", self.unit, re.MULTILINE))
+        if float(unit.get("TimeoutStopSec", 0)) <= ENDED_BY:
+            yield f"treadle-worker.service: is killed within {ENDED_BY:g} s, before it has ended by itself"
+        if (unit.get("KillMode"), unit.get("KillSignal", "SIGTERM")) != ("mixed", "SIGTERM"):
+            yield "treadle-worker.service: its handlers' programs are ended before it can end them"
+        if unit.get("RestartPreventExitStatus", "").split() != [str(int(status)) for status in PERSONS]:
+            yield "treadle-worker.service: is started again for ever where a person must look"
+        period = re.search(r"terminationGracePeriodSeconds: (\d+)$", self.pod, re.MULTILINE)
+        if period is None or int(period[1]) <= ENDED_BY:
+            yield f"kubernetes.yaml: is killed within {ENDED_BY:g} s, before it has ended by itself"
+        if 'command: ["treadle-worker", "drain", "--all", "--wait"]' not in self.pod:
+            yield "kubernetes.yaml: its preStop hook does not wait for the end of what runs"
+        if "readOnlyRootFilesystem: true" in self.pod and "mountPath: /tmp\n" not in self.pod:
+            yield "kubernetes.yaml: there is no place for the record by which drain finds it"
 
     def _told(self) -> Iterator[str]:
         """Each variable that is asked for has its line in deploy/README.md, and no other has."""
@@ -171,6 +194,13 @@ BROKEN = [
     ("compose", "    profiles:\n      - tools\n", ""),
     ("compose", "    TREADLE_SLOTS:\n", "    TREADLE_SLOT:\n"),
     ("readme", "| `TREADLE_STOP_GRACE`", "| `TREADLE_STOP`"),
+    ("unit", "TimeoutStopSec=45", "TimeoutStopSec=40"),
+    ("unit", "KillMode=mixed\n", ""),
+    ("unit", "KillSignal=SIGTERM", "KillSignal=SIGINT"),
+    ("unit", "RestartPreventExitStatus=2 4 5", "RestartPreventExitStatus=2 5"),
+    ("pod", "Seconds: 45", "Seconds: 30"),
+    ("pod", '"--all", "--wait"]', '"--all"]'),
+    ("pod", "mountPath: /tmp\n", "mountPath: /var/tmp\n"),
 ]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from draining import drain
 from fleet import TESTS, Desk, Fleet, Member, chain, sleeper, until
 from house.deployed import argv_of
 from house.reading import ROOT
@@ -54,6 +55,17 @@ async def orphans(context, inputs):
     for _ in range(5):
         await anyio.run_process(["sh", "-c", "sleep 0.05 & sleep 0.05 &"])
     note(context, "begin")
+    await anyio.sleep(3600)
+
+
+@handler("pid1.late_orphans")
+async def late_orphans(context, inputs):
+    note(context, "begin")
+    while not await anyio.Path("go").exists():
+        await anyio.sleep(0.02)
+    for _ in range(5):
+        await anyio.run_process(["sh", "-c", "sleep 0.05 & sleep 0.05 &"])
+    note(context, "orphaned")
     await anyio.sleep(3600)
 """
 
@@ -150,6 +162,43 @@ async def test_br_25_a_second_term_ends_it_at_once(worker: Member, fleet: Fleet,
     os.kill(first_of(worker), signal.SIGTERM)
     assert worker.exit_status(within_s=MARGIN_S) == 128 + signal.SIGTERM, worker.tail()
     assert time.monotonic() - began < MARGIN_S < fleet.grace_s
+
+
+async def test_a_drain_said_in_its_container_gives_the_work_back_and_ends_it(
+    worker: Member, fleet: Fleet, desk: Desk
+) -> None:
+    """As `docker exec`, and a preStop hook: what says it is in the namespace, and neither process 1 nor below it."""
+    await at_work(fleet, desk, chain("a", steps=1_000, step_s=0.05), sleeper("b", 3_600.0))
+    said = drain(fleet, "--all")
+    assert (said.status, said.stdout) == (0, "no Worker of this user runs on this machine\n"), (
+        "from outside it is nobody"
+    )
+    inside = ("nsenter", "--target", str(first_of(worker)), "--pid", "--mount", "--")
+    said = drain(fleet, "--all", through=inside)
+    assert said.status == 0, said
+    assert "asked to drain" in said.stdout
+    assert worker.exit_status(within_s=fleet.grace_s + MARGIN_S) == 0, worker.tail()
+    assert len(await desk.of_kind("m", K.CHECKPOINTED, "a")) == 1
+    assert len(await desk.of_kind("m", K.RELEASED, "b")) == 1
+    assert await desk.of_kind("m", K.LAPSED) == []
+    assert not list(fleet.folder.glob("treadle-workers/*"))
+
+
+async def test_orphans_that_are_left_while_it_drains_are_reaped_too(worker: Member, fleet: Fleet, desk: Desk) -> None:
+    """Process 1 goes on reaping between the signal and the end of the grace."""
+    await at_work(fleet, desk, WorkSpec(id="a", capability="pid1.late_orphans"))
+    first = first_of(worker)
+    os.kill(first, signal.SIGTERM)
+    await until(lambda: worker.said("stopping:"), description="it drains", of=(worker,))
+    (fleet.folder / "go").touch()
+    await until(lambda: fleet.lines("a", "orphaned"), description="it leaves some behind while it drains", of=(worker,))
+
+    def left() -> list[int]:
+        return [pid for pid in below(first) if not (command_of(pid) or ["?"])[0].startswith(("/", "python"))]
+
+    await until(lambda: left() == [], description="no orphan and no zombie is left", timeout_s=5)
+    assert worker.child.poll() is None, "it still drains"
+    assert worker.exit_status(within_s=fleet.grace_s + MARGIN_S) == 0, worker.tail()
 
 
 async def test_a_term_that_comes_before_the_worker_is_up_is_not_lost(worker: Member) -> None:

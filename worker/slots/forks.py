@@ -31,6 +31,7 @@ def prepare(in_child: Callable[[], None]) -> None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
         in_child()
         release()
 
