@@ -23,7 +23,7 @@ BUSY_S = 10.0
 _TABLE = """
     CREATE TABLE IF NOT EXISTS treadle_effects (
         key TEXT PRIMARY KEY, token TEXT NOT NULL, result BLOB,
-        noted INTEGER NOT NULL DEFAULT (unixepoch())
+        noted INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER))
     ) WITHOUT ROWID
 """
 _NOTE = """
@@ -59,7 +59,7 @@ class SqliteGate:
         """Forgets effects noted longer ago than that; how many. An effect that its store has recorded is not needed here."""
         connection = _connected(self._path, self._busy_s)
         try:
-            gone = connection.execute("DELETE FROM treadle_effects WHERE noted < unixepoch() - ?", (older_s,))
+            gone = connection.execute("DELETE FROM treadle_effects WHERE noted < strftime('%s', 'now') - ?", (older_s,))
             return gone.rowcount
         finally:
             connection.close()
