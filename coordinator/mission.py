@@ -12,7 +12,9 @@ from treadle.shared.errors import Corrupt, Expired, Misuse, Refused
 from treadle.shared.lifecycle import MISSION_MOVES, TERMINAL_MISSIONS
 from treadle.shared.model import Event, GroupId, ItemId, ItemState, MissionState, Urgency
 from treadle.shared.names import name_of, token, unknown_mission
+from treadle.shared.progress import Said
 from treadle.shared.store import pictures
+from treadle.shared.store.underway import underway
 
 from . import commanding
 from .asking import Asking
@@ -53,6 +55,12 @@ class Mission:
         await self.view()
         items = await self._asking.wait(lambda store, _: store.items(self.group))
         return {name_of(item.item): item for item in items}
+
+    async def progress(self) -> dict[str, Said]:
+        """How far those of its items say they are that run now and said something, by their ids (`context.progress`)."""
+        await self.view()
+        runs = await self._asking.wait(lambda store, _: underway(store, [self.group]))
+        return {run.item: run.progress for run in runs if run.progress is not None}
 
     async def why(self, item: str) -> Why:
         """Why an item waits, and what would change it, within half a second: the Workers that could run it are asked too.

@@ -23,6 +23,7 @@ from treadle.shared.answers import Added, Ended, ItemView, MissionView, Receipt
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
 from treadle.shared.model import Event, ItemState, MissionState, Urgency
+from treadle.shared.progress import Said
 from treadle.shared.schedules import ScheduleView
 from treadle.shared.store import Endpoint
 from treadle.shared.store.timetable import Scheduled
@@ -66,6 +67,10 @@ class SyncMission:
     def items(self) -> dict[str, ItemView]:
         """As `Mission.items`."""
         return self._running().run(self._mission.items)
+
+    def progress(self) -> dict[str, Said]:
+        """As `Mission.progress`."""
+        return self._running().run(self._mission.progress)
 
     def why(self, item: str) -> Why:
         """As `Mission.why`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
+from .progress import Said
 from .resources import Resources
 
 
@@ -143,6 +144,8 @@ class ItemView:
     """When its owner expects it to start and to end; None where nothing is disclosed of its present run."""
     resources: Resources = ()
     """What it needs besides slots while it runs."""
+    progress: Said | None = None
+    """How far its latest run said it is; None where that said nothing."""
 
     @property
     def has_ended(self) -> bool:

@@ -284,7 +284,7 @@ _WHOLE_NUMBERS = frozenset(
 def _data_pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
     whole, token = "[0-9]{1,14}", "[A-Za-z0-9_.~%@+-]*"
     asked = "(?:-|(?:named|preferred):[A-Za-z0-9_.~%,-]+)"
-    shapes = {"to": asked} | dict.fromkeys(_WHOLE_NUMBERS, whole)
+    shapes = {"to": asked, "milestones": "[A-Za-z0-9_.~%,-]+"} | dict.fromkeys(_WHOLE_NUMBERS, whole)
     parts = [shapes.get(name, whole if name.endswith("_ms") else token) for name in names]
     return re.compile(" ".join(parts).encode())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .answers import Block, Offer
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
+from .progress import Said
 from .resources import Resources
 from .versions import does
 
@@ -103,6 +104,20 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One WorkItem that runs now."""
+
+    mission: str
+    group: GroupId
+    item: str
+    worker: str
+    attempt: int
+    started_ms: int
+    progress: Said | None
+    """None where it said nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailureFacts:
     """One failed WorkItem, as its Worker's Evidence has it."""
 
@@ -157,6 +172,8 @@ class ItemFacts:
     """Those that it has had, of what runs now up to now."""
     forecast: Disclosure | None = None
     """Of its present run, or of the next one of what is accepted."""
+    progress: Said | None = None
+    """How far its latest run said it is."""
     ahead: int = 0
     """Takeable items of its Group and capability that come before it."""
     paused: tuple[str, ...] = ()

@@ -106,6 +106,7 @@ ITEM_MOVES: tuple[Move, ...] = (
     _row(_K.STARTED, (_S.QUEUED,), _S.ACTIVE, Who.OWNER, by="start", then="take"),
     _row(_K.SCHEDULE_DISCLOSED, (_S.QUEUED,), _S.QUEUED, Who.OWNER, by="disclose"),
     _row(_K.SCHEDULE_DISCLOSED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="disclose"),
+    _row(_K.PROGRESSED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="progress"),
     _row(_K.PROGRESS_SAVED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="save"),
     _row(_K.PREEMPTION_REQUESTED, (_S.ACTIVE,), _S.ACTIVE, Who.HOLDER, by="ask_yield"),
     _row(_K.PREEMPTION_OVERDUE, (_S.ACTIVE,), _S.ACTIVE, Who.TIMER, by="tick"),

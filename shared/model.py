@@ -94,6 +94,7 @@ class EventKind(StrEnum):
     REPRIORITISED = "work.reprioritised"
     STARTED = "work.started"
     SCHEDULE_DISCLOSED = "work.schedule.disclosed"
+    PROGRESSED = "work.progressed"
     PROGRESS_SAVED = "work.progress_saved"
     CHECKPOINTED = "work.checkpointed"
     PREEMPTION_REQUESTED = "work.preemption.requested"
@@ -143,6 +144,7 @@ EVENT_FIELDS: Mapping[EventKind, tuple[str, ...]] = {
     EventKind.REPRIORITISED: ("urgency", "deadline_ms", "impact"),
     EventKind.STARTED: ("epoch", "lease", "expires_ms", "number"),
     EventKind.SCHEDULE_DISCLOSED: ("epoch", "start_from_ms", "start_to_ms", "end_ms", "confidence", "capacity"),
+    EventKind.PROGRESSED: ("epoch", "phase", "milestones", "done", "total"),
     EventKind.PROGRESS_SAVED: ("epoch", "number", "digest", "size"),
     EventKind.CHECKPOINTED: ("epoch", "number", "digest", "size", "start_by_ms"),
     EventKind.PREEMPTION_REQUESTED: ("epoch", "lease", "reason"),
@@ -169,8 +171,9 @@ it needs.
 its ownership was over: it is open. `to` is `-` for everybody, else the mode and who is asked, `named:a,b`; `expires_ms` of an
 offer is 0 where it holds until it is accepted. The basis of an acceptance (R26) is `all`, `named` or `preferred`: whom its
 offer had asked. `work.schedule.disclosed` was computed at the Event's own time; its `end_ms` is 0 where it is unknown, its
-`confidence` in percent (docs/disclosure.md). `work.reprioritised` says all three as they are from then on, changed or not;
-its `deadline_ms` is 0 for none.
+`confidence` in percent (docs/disclosure.md). Of `work.progressed` a `-` is none: no phase, no milestone reached since the
+one before it; several are separated by commas. `work.reprioritised` says all three as they are from then on, changed or
+not; its `deadline_ms` is 0 for none.
 """
 
 

@@ -23,7 +23,7 @@ K = EventKind
 RESULTS_WITHIN_S = 30.0
 ENDS = frozenset({K.SUBMITTED, K.FAILED, K.CHECKPOINTED, K.RELEASED, K.LAPSED, K.REQUEUED})
 """What ends a run that goes on; without one, each of them is about an item that was only accepted."""
-OF_THE_HOLDER = frozenset({K.STARTED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.SUBMITTED, K.FAILED})
+OF_THE_HOLDER = frozenset({K.STARTED, K.PROGRESSED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.SUBMITTED, K.FAILED})
 
 
 @dataclass(slots=True)

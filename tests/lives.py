@@ -92,11 +92,17 @@ def _end(random: Random, life: _Life) -> Iterator[tuple[EventKind, str, tuple[ob
     """How a run goes on: mostly it is submitted."""
     agent, _, session = life.owner.partition("@")
     how = random.choices(
-        ("submit", "save", "yield", "release", "lapse", "requeue", "fail", "cancel"), (9, 3, 2, 1, 1, 1, 2, 1)
+        ("submit", "save", "word", "yield", "release", "lapse", "requeue", "fail", "cancel"),
+        (9, 3, 1, 2, 1, 1, 1, 2, 1),
     )
-    life.at = {"submit": "over", "save": "active", "yield": "queued", "requeue": "queued", "cancel": "over"}.get(
-        how[0], "open"
-    )
+    life.at = {
+        "submit": "over",
+        "save": "active",
+        "word": "active",
+        "yield": "queued",
+        "requeue": "queued",
+        "cancel": "over",
+    }.get(how[0], "open")
     match how[0]:
         case "submit":
             yield K.SUBMITTED, life.owner, (life.epoch, f"d{life.number}", 9), b""
@@ -106,6 +112,8 @@ def _end(random: Random, life: _Life) -> Iterator[tuple[EventKind, str, tuple[ob
             saved = (life.epoch, life.checkpoint, f"c{life.checkpoint}", 9)
             kind = K.PROGRESS_SAVED if how[0] == "save" else K.CHECKPOINTED
             yield kind, life.owner, saved if how[0] == "save" else (*saved, NOW_MS), b""
+        case "word":
+            yield K.PROGRESSED, life.owner, (life.epoch, f"phase-{life.number}", "-", 1, 2), b""
         case "release":
             yield K.RELEASED, life.owner, (life.epoch, "shutdown"), b""
         case "lapse":

@@ -110,8 +110,14 @@ class AnyContext(Protocol):
         """A logger that names the Mission, the WorkItem and the attempt."""
         ...
 
-    def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
-        """Say how far this run is; never waits. Logged at debug level; not stored, nothing else shows it yet."""
+    def progress(
+        self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
+    ) -> None:
+        """Say how far this run is, as often as one likes; it never waits. `treadle watch` and `treadle why` show it.
+
+        The latest is told once a second; nothing of the first second but milestones. A phase holds until another is named.
+        Misuse where a number is not finite or below 0, or where phase or milestone has more than 64 characters.
+        """
         ...
 
 

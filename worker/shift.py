@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from treadle.shared.errors import Misuse, Stale, StoreChanged, TreadleError, Unavailable
 from treadle.shared.model import Grant, GroupId, ItemId, Lease, Session
 from treadle.shared.names import shown
+from treadle.shared.progress import Said
 from treadle.shared.store import Authority, Envelope, Operation, Outcome, RenewalDoor, Store, Take, Wake
 
 from .explaining import Questions
@@ -309,7 +310,11 @@ class Shift:
 
     def closing(self, lease: Lease) -> None:
         """A run is about to end this lease itself."""
-        self._tenure.renewals.closing(lease.lease_id)
+        self._tenure.closing(lease)
+
+    def progress(self, run: Run, said: Said) -> None:
+        """What a run says of how far it is; from whatever thread."""
+        self._tenure.progressing.say(run, said)
 
     async def read(self, partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
         """Bodies for a run, asked for until the store answers or the run is stopped."""

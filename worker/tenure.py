@@ -58,6 +58,7 @@ from .owning import Owning
 from .preempting import Preempting
 from .renewal import Renewals
 from .reserving import Reserving
+from .slots.progressing import Progressing
 from .slots.run import Desk, End, Run, Ticket
 from .taking import Taking
 
@@ -96,6 +97,7 @@ class Tenure:
         self.reserving = Reserving(self.taking, self.lanes, life_ms=session.lease_ttl_ms)
         self.preempting = Preempting(self.taking.ready, self.lanes)
         self.disclosing = Disclosing(lease_ttl_ms=session.lease_ttl_ms)
+        self.progressing = Progressing(self.lanes)
         self.runs: dict[LeaseId, Run] = {}
         """By lease, not by item: one that lost its item still fills its slot until it has unwound (S16)."""
         self.owned = Waiting()
@@ -131,6 +133,7 @@ class Tenure:
 
     def turns(self, now_ms: int) -> list[Turn]:
         """The turns to send now: what runs ask, items to start, and what to take."""
+        self.progressing.tell(self.runs, anyio.current_time())
         free, unused = self.free_slots - self.lanes.reserved, self.spare
         if self.is_stopping:
             self.owning.give_all_back()
@@ -371,12 +374,18 @@ class Tenure:
         if run is not None:
             run.lose(why)
 
+    def closing(self, lease: Lease) -> None:
+        """A run is about to end by itself: what it said last travels before that, and a refused renewal is no loss."""
+        self.progressing.closing(self.runs, lease, anyio.current_time())
+        self.renewals.closing(lease.lease_id)
+
     def finished(self, run: Run) -> None:
         """The slot of a run is free."""
         self.renewals.drop(run.lease.lease_id)
         if self.runs.pop(run.lease.lease_id, None):
             self.owned.ran(run.grant.capability, run.lasted_s)
             self.disclosing.ran(run)
+            self.progressing.finished(run)
             self.preempting.ended(run)
             self.taking.ready.unpin(run.grant.group)
         if run.is_blocked:

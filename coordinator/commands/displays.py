@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,10 +17,10 @@ from rich.progress import Progress as RichProgress
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from treadle.shared.facts import Progress
+from treadle.shared.facts import Progress, RunFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 
-from ..core.figures import Frame, left, line, pace
+from ..core.figures import Frame, left, line, pace, run_fields, run_line
 from ..core.readable import cut, listed, span, times
 from .following import Display
 from .output import STYLES, cell, console
@@ -28,6 +29,9 @@ LOADED_AT_ONCE = 2_000
 """Items below which a Mission is in the store before a bar would be seen."""
 LINE_EACH_S = 1.0
 AWAY_LINE_EACH_S = 5.0
+RUN_LINE_EACH_S = 10.0
+"""Of a run that says nothing but other numbers; a phase or a milestone that is new is a line at once."""
+RUNS_SHOWN_MAX = 16
 TINY, NARROW, WIDE = 40, 72, 100
 """Columns below which only name, bar and count are shown; below which also the state; and from which everything is."""
 NAME_CHARS_MIN, NAME_CHARS_MAX = 6, 40
@@ -85,7 +89,11 @@ class Bars:
         width, height = self._live.console.size
         parts: list[Table | Text] = []
         if self._frame is not None:
-            parts += [_bars(self._frame, width, max(1, height - LINES_AROUND)), _summary(self._frame, width)]
+            rows = max(1, height - LINES_AROUND)
+            parts.append(_bars(self._frame, width, rows))
+            if runs := self._frame.runs[: min(RUNS_SHOWN_MAX, max(0, rows - len(self._frame.missions)))]:
+                parts.append(_run_bars(runs, width))
+            parts.append(_summary(self._frame, width))
         if trouble:
             parts.append(Text(cut(trouble, max(20, width - 1)), style="bold red"))
         self._live.update(Group(*parts), refresh=True)
@@ -108,6 +116,23 @@ def _bars(frame: Frame, width: int, rows: int) -> Table:
         drawn.add_column(justify="right", no_wrap=True, min_width=7)
     for one, rate in pairs:
         drawn.add_row(*_row(one, rate, width))
+    return drawn
+
+
+def _run_bars(runs: Sequence[RunFacts], width: int) -> Table:
+    """A bar for each run that said how far it is."""
+    drawn = Table.grid(padding=(0, 1, 0, 1), expand=True)
+    names = min(NAME_CHARS_MAX, max(NAME_CHARS_MIN, width // 4))
+    drawn.add_column(max_width=names, no_wrap=True, overflow="ellipsis")
+    drawn.add_column(ratio=1)
+    drawn.add_column(justify="right", no_wrap=True)
+    if width >= NARROW:
+        drawn.add_column(max_width=width // 3, no_wrap=True, overflow="ellipsis")
+    for one in runs:
+        if (said := one.progress) is not None:
+            bar = ProgressBar(total=1.0, completed=said.fraction, complete_style="cyan", pulse=False)
+            row: list[Text | ProgressBar] = [cell(f"{one.mission}/{one.item}"), bar, Text(f"{said.fraction:.0%}")]
+            drawn.add_row(*row, *([cell(said.phase or said.note)] if width >= NARROW else []))
     return drawn
 
 
@@ -158,19 +183,34 @@ class Lines:
         self._said: dict[str, tuple[float, Progress]] = {}
         self._away_s: float | None = None
         self._gone: set[str] = set()
+        self._runs: dict[tuple[str, str], tuple[float, RunFacts]] = {}
 
     def show(self, frame: Frame) -> None:
         now_s = self._clock()
+        present = {(one.mission, one.item) for one in frame.runs}
+        self._runs = {key: said for key, said in self._runs.items() if key in present}
         for one, rate in zip(frame.missions, frame.rates, strict=True):
             at_s, before = self._said.get(one.mission, (-LINE_EACH_S, None))
             due = now_s - at_s >= LINE_EACH_S or one.state in TERMINAL_MISSIONS
             if one != before and due:
                 self._said[one.mission] = (now_s, one)
                 self._write(line(one, rate))
+        for run in frame.runs:
+            self._show_run(run, now_s)
         for name in frame.gone:
             if name not in self._gone:
                 self._gone.add(name)
                 self._write(f"{cut(name, 200)}  is not in the store")
+
+    def _show_run(self, one: RunFacts, now_s: float) -> None:
+        at_s, before = self._runs.get((one.mission, one.item), (-math.inf, None))
+        if one.progress is None or one == before:
+            return
+        was = before.progress if before is not None and before.attempt == one.attempt else None
+        is_new = was is None or (was.phase, was.milestones) != (one.progress.phase, one.progress.milestones)
+        if is_new or now_s - at_s >= RUN_LINE_EACH_S:
+            self._runs[one.mission, one.item] = (now_s, one)
+            self._write(run_line(one))
 
     def away(self, why: str, since_s: float) -> None:
         now_s = self._clock()
@@ -184,11 +224,12 @@ class Lines:
 
 
 class JsonLines:
-    """One object a line: `progress` where a Mission changed, `store` where it goes or comes back, `gone`."""
+    """One object a line: `progress` where a Mission changed, `run` where a run said how far it is, `store`, `gone`."""
 
     def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
         self._write = write
         self._said: dict[str, Progress] = {}
+        self._runs: dict[tuple[str, str], RunFacts] = {}
         self._gone: set[str] = set()
         self._is_away = False
 
@@ -197,6 +238,10 @@ class JsonLines:
             if self._said.get(one.mission) != one:
                 self._said[one.mission] = one
                 self._write({"kind": "progress", "at_ms": frame.at_ms, **counts(one), "rate": rate and round(rate, 3)})
+        known, self._runs = self._runs, {(one.mission, one.item): one for one in frame.runs}
+        for key, run in self._runs.items():
+            if known.get(key) != run:
+                self._write({"kind": "run", "at_ms": frame.at_ms, "mission": run.mission, **run_fields(run)})
         for name in frame.gone:
             if name not in self._gone:
                 self._gone.add(name)

@@ -12,16 +12,18 @@ from typing import Protocol
 
 import anyio
 from treadle.shared.errors import StoreChanged, Unavailable
-from treadle.shared.facts import Progress
+from treadle.shared.facts import Progress, RunFacts, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 from treadle.shared.model import GroupId
 from treadle.shared.names import name_of
 from treadle.shared.store import Store, pictures
+from treadle.shared.store.underway import underway
 
 from ..core.figures import Frame, Pace
 
 LOOK_EACH_S = 0.5
 WORKERS_EACH_S = 2.0
+RUNS_EACH_S = 1.0
 SEARCH_EACH_S = 2.0
 """How often new Missions are looked for: that reads the names of all that the store has, ended ones too."""
 MANY, MANY_EACH_S = 200, 2.0
@@ -83,8 +85,11 @@ class _Watch:
         self._seen: dict[GroupId, Progress] = {}
         self._gone: dict[str, None] = {}
         self._pace = Pace()
-        self._workers, self._workers_at_s = 0, -math.inf
+        self._workers: list[WorkerFacts] = []
+        self._workers_at_s = -math.inf
         self._searched_at_s = -math.inf
+        self._runs: list[RunFacts] = []
+        self._runs_at_s = -math.inf
         self._away_since_s: float | None = None
         self._other_server = False
 
@@ -121,14 +126,22 @@ class _Watch:
         self._gone |= dict.fromkeys(name_of(group) for group in gone)
         if now_s - self._workers_at_s >= WORKERS_EACH_S:
             now_ms, listed = await pictures.workers(self._store)
-            self._workers = sum(not one.is_silent(now_ms) for one in listed)
+            self._workers = [one for one in listed if not one.is_silent(now_ms)]
             self._workers_at_s = now_s
         now_ms = await self._store.now_ms()
         seen = self._seen | found
         self._seen = {group: seen[group] for group in list(seen)[-WATCHED_MAX:] if group not in gone}
         missions = tuple(self._seen.values())
         rates = tuple(self._pace.see(one, now_ms) for one in missions)
-        return Frame(now_ms, missions, rates, self._workers, tuple(self._gone))
+        runs = await self._read_runs(now_s, [one.group for one in missions if one.running])
+        return Frame(now_ms, missions, rates, len(self._workers), tuple(self._gone), runs)
+
+    async def _read_runs(self, now_s: float, groups: Sequence[GroupId]) -> tuple[RunFacts, ...]:
+        """What runs and said how far it is, as of a second ago at most."""
+        if now_s - self._runs_at_s >= RUNS_EACH_S:
+            self._runs = [one for one in await underway(self._store, groups, self._workers) if one.progress]
+            self._runs_at_s = now_s
+        return tuple(one for one in self._runs if one.group in groups)
 
 
 def _is_over(one: Progress | None) -> bool:

@@ -8,15 +8,16 @@ from typing import Annotated, Any
 import anyio
 import typer
 from treadle.shared.answers import MissionView
-from treadle.shared.facts import GroupFacts, Progress, WorkerFacts
+from treadle.shared.facts import GroupFacts, Progress, RunFacts, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
-from treadle.shared.model import AgentId, MissionState
+from treadle.shared.model import AgentId, GroupId, MissionState
 from treadle.shared.names import name_of
 from treadle.shared.resources import packed
 from treadle.shared.store import Store, pictures, policies
 from treadle.shared.store import sizes as memory
+from treadle.shared.store.underway import underway
 
-from ..core.figures import presence
+from ..core.figures import presence, run_fields
 from ..core.readable import size, span, times
 from ..core.sharing import Share, shares, weight_of
 from .opening import with_store
@@ -42,20 +43,25 @@ def missions(
 
     --json: {"now_ms", "left_out", "missions": [{"mission", "state", "account", "owner", "objective", "weight", "total",
     "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open",
-    "halted"}]}; one whose time is over after its end is not listed any more; halted: why its Group was halted, else null
+    "halted", "runs": [{"item", "attempt", "done", "total", "phase", "note", "milestones"}]}]}; runs: what runs now and said how
+    far it is; one whose time is over after its end is not listed any more; halted: why its Group was halted, else null
     """
 
-    async def read(store: Store) -> tuple[int, list[MissionView], list[Progress]]:
+    async def read(store: Store) -> tuple[int, list[MissionView], list[Progress], list[RunFacts]]:
         views = await store.missions(most=MOST_LOOKED_AT)
         wanted = [one for one in views if state in (None, one.state) and account in (None, one.account)]
         live = [one.group for one in wanted[-most:] if one.state not in TERMINAL_MISSIONS]
-        return await store.now_ms(), wanted, await pictures.progress(store, live)
+        runs = await underway(store, live) if as_json else []
+        return await store.now_ms(), wanted, await pictures.progress(store, live), runs
 
-    now_ms, found, progress = with_store(url, prefix, read)
+    now_ms, found, progress, runs = with_store(url, prefix, read)
     running = {one.group: one.running for one in progress}
     left_out, shown = max(0, len(found) - most), found[-most:]
     if as_json:
-        rows = [_fields(one) | {"running": running.get(one.group, 0)} for one in shown]
+        said: dict[GroupId, list[dict[str, object]]] = {}
+        for run in runs:
+            said.setdefault(run.group, []).extend([run_fields(run)] if run.progress else [])
+        rows = [_fields(one) | {"running": running.get(one.group, 0), "runs": said.get(one.group, [])} for one in shown]
         document({"now_ms": now_ms, "left_out": left_out, "missions": rows})
         return
     if not shown:

@@ -29,13 +29,14 @@ def watch(
     prefix: Prefix = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Show how far Missions are until they have ended.
+    """Show how far Missions are, and what runs, until they have ended.
 
     Bars on a terminal, lines elsewhere. A server that goes away is waited for. Exit status 0: all of them were
     approved; 1: one was not, is not in the store, or --timeout passed first.
 
     --json, a line each: {"kind": "progress", "at_ms", "mission", "state", "total", "verified", "running", "waiting",
-    "failed", "cancelled", "open", "rate"} | {"kind": "store", "answers", ...} | {"kind": "gone", "at_ms", "mission"}
+    "failed", "cancelled", "open", "rate"} | {"kind": "run", "at_ms", "mission", "item", "attempt", "done", "total", "phase",
+    "note", "milestones"} | {"kind": "store", "answers", ...} | {"kind": "gone", "at_ms", "mission"}
     """
     named = [GroupId(token(name, field="MISSION")) for name in dict.fromkeys(mission)] if mission else None
 

@@ -35,9 +35,10 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
     that does not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
     --json: {"mission", "item", "state", "capability", "version", "asked", "answered", "gates": [{"code", "text", "change",
-    "from_s", "to_s"}], "forecast"}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in seconds
-    from now, null where nobody can say; forecast: what its Worker disclosed, null or {"start_from_ms", "start_to_ms",
-    "end_ms", "confidence", "capacity_state", "computed_ms"}
+    "from_s", "to_s"}], "forecast", "progress"}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in
+    seconds from now, null where nobody can say; forecast: what its Worker disclosed, null or {"start_from_ms", "start_to_ms",
+    "end_ms", "confidence", "capacity_state", "computed_ms"}; progress: what its latest run said, null or {"done", "total",
+    "phase", "milestones", "note", "said_ms", "unlogged"}
     """
 
     async def read(store: Store) -> Why:
@@ -51,7 +52,8 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
         asked = {"asked": found.asked, "answered": found.answered}
         gates = list(map(asdict, found.gates))
         forecast = None if facts.forecast is None else asdict(facts.forecast)
-        document({**about, "capability": name, "version": version, **asked, "gates": gates, "forecast": forecast})
+        told = {"forecast": forecast, "progress": facts.progress and asdict(facts.progress)}
+        document({**about, "capability": name, "version": version, **asked, "gates": gates, **told})
         return
     target = console()
     target.print(cell(f"{facts.mission}/{facts.item} is {facts.state} ({spoken(facts.capability)})"))

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from treadle.shared.facts import Progress, WorkerFacts
+from treadle.shared.facts import Progress, RunFacts, WorkerFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 from treadle.shared.model import GroupId, MissionState
 
@@ -43,6 +43,8 @@ class Frame:
     """Live ones."""
     gone: tuple[str, ...] = ()
     """Missions that were watched and are not in the store any more."""
+    runs: tuple[RunFacts, ...] = ()
+    """What runs of them and said how far it is."""
 
     def is_over(self, *, idle_too: bool) -> bool:
         """Whether all have ended; with `idle_too` one that is open and has nothing to do counts as ended."""
@@ -61,6 +63,21 @@ def line(one: Progress, rate: float | None) -> str:
     if rate and one.state not in TERMINAL_MISSIONS:
         parts.append(f"{pace(rate)}")
     return f"{safe(one.mission)}  {one.state}  {', '.join(parts)}"
+
+
+def run_line(one: RunFacts) -> str:
+    """How far a run says it is, in one line."""
+    return f"{safe(one.mission)}/{safe(one.item)}  {safe(one.progress.words()) if one.progress else ''}"
+
+
+def run_fields(one: RunFacts) -> dict[str, object]:
+    """What a run said, as programs read it."""
+    said = one.progress
+    about: dict[str, object] = {"item": one.item, "attempt": one.attempt}
+    if said is None:
+        return about
+    told: dict[str, object] = {"done": said.done, "total": said.total, "phase": said.phase, "note": said.note}
+    return {**about, **told, "milestones": list(said.milestones)}
 
 
 def pace(rate: float | None) -> str:

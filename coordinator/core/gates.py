@@ -119,6 +119,7 @@ def _at_work(facts: ItemFacts) -> Gate:
         return Gate(
             Code.RUNNING,
             f"Worker {who} has run it for {span(facts.now_ms - facts.started_ms)} (run {facts.runs}); {lease}"
+            + _progress(facts)
             + _expected(facts),
             "its handler ends it; where that Worker dies, it goes on elsewhere when the lease has run out",
         )
@@ -133,6 +134,16 @@ def _at_work(facts: ItemFacts) -> Gate:
     if facts.blocked is not None:
         return _blocked(facts, facts.blocked)
     return Gate(Code.SUBMITTED, f"Worker {who} has handed in its result", "its review")
+
+
+def _progress(facts: ItemFacts) -> str:
+    """How far it is, as its handler said it."""
+    said = facts.progress
+    if said is None:
+        return ""
+    reached = f", reached: {listed(said.milestones)}" if said.milestones else ""
+    ago = span(max(0, facts.now_ms - said.said_ms))
+    return f"; it is at {cut(said.words(), FAILURE_CHARS_MAX)}{reached}, as it said {ago} ago"
 
 
 def _expected(facts: ItemFacts) -> str:

@@ -82,6 +82,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         *("group", "item", "epoch", "lease", "interval_ms", "start_from_ms", "start_to_ms", "end_ms"),
         *("confidence", "capacity"),
     ),
+    "progress": ("group", "item", "epoch", "lease", "done", "total", "phase", "milestones", "note"),
     "save": ("group", "item", "epoch", "lease", "number", "digest", "state"),
     "yield": ("group", "item", "epoch", "lease", "number", "digest", "state", "keep"),
     "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),

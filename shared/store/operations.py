@@ -16,6 +16,7 @@ from ..model import (
     Limits,
     Session,
 )
+from ..progress import Said
 from ..resources import Resources, capacity
 
 Arguments = list[str | bytes | int | float]
@@ -99,6 +100,17 @@ class Disclose:
     """None of what is accepted and not started."""
     interval_ms: int
     said: Disclosure
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Says how far an active item is; a phase or a milestone that is new is an Event too."""
+
+    group: GroupId
+    item: ItemId
+    epoch: int
+    lease: LeaseId
+    said: Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +266,7 @@ Operation = (
     | Hold
     | Start
     | Disclose
+    | Progress
     | Save
     | Yield
     | Block
@@ -303,6 +316,8 @@ def _arguments(op: Operation) -> Arguments:
             window: Arguments = [said.start_from_ms, said.start_to_ms, said.end_ms]
             rest: Arguments = [*window, said.confidence, said.capacity_state.value]
             return ["disclose", op.group, op.item, op.epoch, lease, op.interval_ms, *rest]
+        case Progress():
+            return ["progress", op.group, op.item, op.epoch, op.lease, *op.said.tokens()]
         case Save():
             return ["save", op.group, op.item, op.epoch, op.lease, op.number, op.digest, op.state]
         case Yield():

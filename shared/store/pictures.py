@@ -286,6 +286,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         budget_ms=int(budget or b"0"),
         spent_ms=_service(usage, now_ms)[0],
         forecast=views.forecast_of(raw),
+        progress=views.progress_of(raw),
         ahead=int(ahead),
     )
     return facts, account

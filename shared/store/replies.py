@@ -37,6 +37,7 @@ from .operations import (
     Fail,
     FreeSlot,
     Hold,
+    Progress,
     Release,
     ReserveSlot,
     Save,
@@ -284,7 +285,7 @@ def events_of(turn: Turn, session: Session, reply: TurnReply) -> dict[GroupId, l
 
 
 def _note_ending(
-    op: Decline | Disclose | Save | AskYield | Yield | Block | Release | Submit | Fail,
+    op: Decline | Disclose | Progress | Save | AskYield | Yield | Block | Release | Submit | Fail,
     agent: AgentId,
     seq: int,
     outcome: Outcome,
@@ -307,6 +308,10 @@ def _note_ending(
                 said.confidence,
                 said.capacity_state,
             )
+        case Progress():
+            if seq:  # not every word of progress is an Event
+                done, total, phase, milestones, _ = op.said.tokens()
+                note(op.group, op.item, seq, EventKind.PROGRESSED, op.epoch, phase, milestones, done, total)
         case Save():
             note(op.group, op.item, seq, EventKind.PROGRESS_SAVED, op.epoch, op.number, op.digest, len(op.state))
         case AskYield():

@@ -15,6 +15,7 @@ from ..disclosure import Disclosure, current
 from ..errors import Corrupt
 from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, SortKey, Urgency
 from ..names import name_of
+from ..progress import Said, recorded
 from ..resources import unpacked
 from ..versions import parted
 from . import keys
@@ -205,6 +206,14 @@ def forecast_of(raw: dict[bytes, bytes]) -> Disclosure | None:
     return None
 
 
+def progress_of(raw: dict[bytes, bytes]) -> Said | None:
+    """How far the latest run of an item said it is; what cannot be read is left out."""
+    if b"pg" in raw:
+        with suppress(Corrupt):
+            return recorded(raw[b"pg"].decode("utf-8", "replace"), number=int(raw.get(b"ln", b"0")))
+    return None
+
+
 def _item(
     group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes, now_ms: int
 ) -> ItemView:
@@ -233,6 +242,7 @@ def _item(
         held=raw.get(b"hold", b"").decode(),
         offer=offer_of(raw, now_ms),
         forecast=forecast_of(raw),
+        progress=progress_of(raw),
     )
 
 

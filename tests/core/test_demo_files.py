@@ -68,7 +68,10 @@ class Given:
     def effect(self, operation: str, *, at: Any = None, key: Keyed = "item") -> AsyncDoing[Any]:
         raise NotImplementedError
 
-    def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
+    def progress(
+        self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
+    ) -> None:
+        del phase, milestone
         assert 0 < done < total
         assert note
 

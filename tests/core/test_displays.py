@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from treadle.coordinator.commands.displays import JsonLines, Lines
+from rich.console import Console
+from rich.live import Live
+from treadle.coordinator.commands.displays import NARROW, Bars, JsonLines, Lines
 from treadle.coordinator.core.figures import Frame, Pace, is_well, left, line, pace, presence
-from treadle.shared.facts import Progress, WorkerFacts
+from treadle.shared.facts import Progress, RunFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, GroupId, MissionState
+from treadle.shared.progress import Said
 
 NOW = 1_800_000_000_000
 ONE = Progress("m\x1b[2J", GroupId("m%1B%5B2J"), MissionState.ACTIVE, 10, 4, 1, 0, 2)
@@ -71,6 +75,49 @@ def test_json_lines_have_stable_keys() -> None:
         {"kind": "store", "answers": True, "after_s": 1.5},
         {"kind": "gone", "at_ms": NOW, "mission": "x"},
     ]
+
+
+SAID = Said(3, 10, "fetch", ("half",), "file\n7", NOW)
+RUN = RunFacts("m\x1b", GroupId("m%1B"), "a", "w-1", 2, NOW, SAID)
+
+
+def test_a_line_says_how_far_a_run_is_at_once_where_its_phase_is_new_and_else_each_ten_seconds() -> None:
+    said: list[str] = []
+    now = [0.0]
+    shown = Lines(said.append, lambda: now[0])
+    shown.show(replace(frame(), runs=(RUN,)))
+    now[0] = 5.0
+    more = replace(RUN, progress=replace(SAID, done=5))
+    shown.show(replace(frame(), runs=(more,)))
+    shown.show(replace(frame(), runs=(replace(RUN, progress=replace(SAID, phase="store")),)))
+    now[0] = 20.0
+    shown.show(replace(frame(), runs=(replace(RUN, progress=replace(SAID, done=9, phase="store")),)))
+    assert said == [
+        "m\\x1b/a  fetch, 3 of 10 (30%): file\\x0a7",
+        "m\\x1b/a  store, 3 of 10 (30%): file\\x0a7",
+        "m\\x1b/a  store, 9 of 10 (90%): file\\x0a7",
+    ]
+
+
+def test_a_json_line_says_each_change_of_what_a_run_said() -> None:
+    said: list[dict[str, Any]] = []
+    shown = JsonLines(said.append)
+    for _ in range(2):
+        shown.show(replace(frame(), runs=(RUN,)))
+    shown.show(replace(frame(), runs=(replace(RUN, progress=replace(SAID, done=5)),)))
+    about = {"kind": "run", "at_ms": NOW, "mission": "m\x1b", "item": "a", "attempt": 2}
+    told = {"total": 10, "phase": "fetch", "note": "file\n7", "milestones": ["half"]}
+    assert said == [{**about, **told, "done": done} for done in (3, 5)]
+
+
+@pytest.mark.parametrize("width", [30, 60, 120])
+def test_a_terminal_has_a_bar_for_each_run_that_said_how_far_it_is(width: int) -> None:
+    target = Console(file=io.StringIO(), width=width, height=20, force_terminal=True, color_system=None)
+    with Live(console=target, auto_refresh=False) as live:
+        Bars(live).show(replace(frame(ONE), runs=(RUN,)))
+    drawn = target.file.getvalue()  # type: ignore[attr-defined]
+    assert "30%" in drawn
+    assert ("fetch" in drawn) == (width >= NARROW)
 
 
 def test_the_pace_is_that_of_the_last_seconds() -> None:

@@ -10,6 +10,7 @@ from treadle.shared.answers import Block, Offer
 from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.facts import NEVER_MS, ItemFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, ItemId, ItemState, MissionState, Risk
+from treadle.shared.progress import Said
 
 NOW = 1_800_000_000_000
 INDEX = Capability("index")
@@ -146,3 +147,12 @@ def test_of_what_runs_the_end_that_was_disclosed_is_said_with_how_sure_that_is(
     active = replace(OPEN, state=ItemState.ACTIVE, started_ms=NOW - 9_000, lease_expires_ms=NOW + 60_000)
     (gate,) = explain(replace(active, forecast=said))
     assert gate.text.endswith(expected)
+
+
+def test_of_what_runs_it_is_said_how_far_it_said_it_is() -> None:
+    active = replace(OPEN, state=ItemState.ACTIVE, started_ms=NOW - 9_000, lease_expires_ms=NOW + 60_000)
+    said = Said(30, 100, "upload", ("fetched", "checked"), "file 30", NOW - 4_000)
+    (gate,) = explain(replace(active, progress=said))
+    assert gate.text.endswith(
+        "; it is at upload, 30 of 100 (30%): file 30, reached: fetched, checked, as it said 4.0 s ago"
+    )

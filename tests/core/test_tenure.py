@@ -20,6 +20,7 @@ from treadle.shared.model import (
     Usage,
 )
 from treadle.shared.policy import Disclosure, MissionRule, Policy, Rule
+from treadle.shared.progress import Said
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
 from treadle.worker.slots.run import Run
@@ -47,6 +48,9 @@ class NoDesk:
 
     def closing(self, lease: Lease) -> None:
         raise AssertionError(lease)
+
+    def progress(self, run: Run, said: Said) -> None:
+        raise AssertionError((run, said))
 
 
 def a_tenure(begun: list[Run] | None = None) -> Tenure:

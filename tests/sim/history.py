@@ -17,8 +17,10 @@ S = ItemState
 Renewals = Mapping[tuple[str, str, str], list[tuple[int, int]]]
 """(Group, item, lease) -> (when, until when) of each renewal that was granted."""
 
-_BY_THE_OWNER = frozenset({K.STARTED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED, K.SUBMITTED, K.FAILED, K.RELEASED})
-_NEEDS_A_LIVE_LEASE = frozenset({K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED, K.SUBMITTED, K.FAILED})
+_BY_THE_OWNER = frozenset(
+    {*(K.STARTED, K.PROGRESSED, K.PROGRESS_SAVED, K.CHECKPOINTED), *(K.BLOCKED, K.SUBMITTED, K.FAILED, K.RELEASED)}
+)
+_NEEDS_A_LIVE_LEASE = frozenset({K.PROGRESSED, K.PROGRESS_SAVED, K.CHECKPOINTED, K.BLOCKED, K.SUBMITTED, K.FAILED})
 
 
 @dataclass

@@ -25,6 +25,7 @@ from store.world import (
     a_start,
     a_submit,
     a_take,
+    a_word,
     a_yield,
     an_ask,
 )
@@ -39,6 +40,7 @@ OPERATIONS: dict[str, Make] = {
     "start": a_start,
     "save": a_save,
     "disclose": a_disclosure,
+    "progress": lambda grant: a_word(grant, phase="new"),
     "yield": a_yield,
     "ask_yield": an_ask,
     "block": a_block,
@@ -48,7 +50,7 @@ OPERATIONS: dict[str, Make] = {
     "submit": a_submit,
     "fail": a_fail,
 }
-WITH_LEASE = ("save", "yield", "ask_yield", "block", "effect", "commit", "submit", "fail")
+WITH_LEASE = ("progress", "save", "yield", "ask_yield", "block", "effect", "commit", "submit", "fail")
 QUIET = ("effect", "commit")
 """What appends no Event, and so does not look at the log."""
 
@@ -250,6 +252,28 @@ _wrong_disclosure("a_time_beyond_what_the_store_counts", end_ms=10**14)
 _wrong_disclosure("a_confidence_of_more_than_99_percent", confidence=100)
 _wrong_disclosure("an_interval_that_is_no_number_of_milliseconds", interval_ms=-1)
 _wrong_disclosure("a_capacity_state_of_another_world", capacity_state=SimpleNamespace(value="plenty"))
+
+
+def _wrong_word(name: str, *tokens: str) -> None:
+    async def wrong(world: World) -> Call:
+        hand, grant = await _ready(world, "progress")
+        said = SimpleNamespace(tokens=lambda: tokens)
+        return lambda: outcome_of(hand, replace(a_word(grant), said=said))  # type: ignore[arg-type]
+
+    wrong.__name__ = name
+    refusal("progress", "SCHEMA_VALIDATION_FAILED", *LANE)(wrong)
+
+
+_wrong_word("less_than_nothing_done", "-1", "10", "-", "-", "-")
+_wrong_word("more_done_than_the_store_counts", "1e16", "10", "-", "-", "-")
+_wrong_word("a_total_that_is_no_number", "1", "nan", "-", "-", "-")
+_wrong_word("a_total_in_another_notation", "1", "0x10", "-", "-", "-")
+_wrong_word("a_number_as_long_as_a_text", "1" * 25, "10", "-", "-", "-")
+_wrong_word("a_phase_that_is_no_token", "1", "10", "two words", "-", "-")
+_wrong_word("a_phase_that_is_not_there", "1", "10", "", "-", "-")
+_wrong_word("a_note_longer_than_a_token", "1", "10", "-", "-", "n" * 2401)
+_wrong_word("a_milestone_without_a_name", "1", "10", "-", "a,,b", "-")
+_wrong_word("more_milestones_than_one_call_tells", "1", "10", "-", ",".join("abcdefghi"), "-")
 
 
 @refusal("save", "REVISION_CONFLICT", *LANE)

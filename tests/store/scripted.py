@@ -28,6 +28,7 @@ from store.world import (
     a_start,
     a_submit,
     a_take,
+    a_word,
     a_yield,
     an_ask,
     lease_of,
@@ -125,6 +126,7 @@ class Day:
         reply = await self.turn(hand, a_take("day-1", 3), slots=1, ahead=2, resources=GPU)
         one, two, three = reply.outcomes[0].grants
         await self.turn(hand, a_save(one, 1, b"one"), a_save(one, 2, b"two" * 50), a_disclosure(one))
+        await self.turn(hand, a_word(one, phase="one"))
         await self.turn(hand, a_begin(one), a_begin(one, "other"), a_commit(one), a_begin(one))
         reply = await self.turn(hand, a_yield(one, 3, b"kept"), a_start(two), cursors=((one.group, 4),))
         (two,) = reply.outcomes[1].grants

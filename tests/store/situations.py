@@ -22,6 +22,7 @@ from store.world import (
     a_start,
     a_submit,
     a_take,
+    a_word,
     a_yield,
     an_ask,
 )
@@ -243,6 +244,7 @@ OPERATIONS: Mapping[str, Callable[[Grant], Operation]] = {
     "decline": lambda grant: Decline(grant.group, grant.item, "capacity"),
     "start": a_start,
     "disclose": a_disclosure,
+    "progress": lambda grant: a_word(grant, phase="another phase"),
     "save": lambda grant: a_save(grant, grant.checkpoint_number + 1, b"another state"),
     "yield": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state"),
     "yield to all": lambda grant: a_yield(grant, grant.checkpoint_number + 1, b"another state", keep=False),

@@ -19,6 +19,7 @@ from store.world import (
     a_save,
     a_start,
     a_submit,
+    a_word,
     a_yield,
     an_ask,
 )
@@ -41,6 +42,12 @@ async def _start(world: World) -> None:
     await world.mission()
     hand = await world.hand()
     await hand.restarted(await hand.accepted())
+
+
+async def _progress(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    await hand.do(a_word(await hand.started(), phase="upload"))
 
 
 async def _disclose(world: World) -> None:
@@ -315,6 +322,7 @@ HAPPY: dict[str, Happy] = {
     "decline": _decline,
     "start": _start,
     "disclose": _disclose,
+    "progress": _progress,
     "save": _save,
     "yield": _yield,
     "ask_yield": _ask_yield,

@@ -24,6 +24,7 @@ from store.world import (
     a_start,
     a_submit,
     a_take,
+    a_word,
     a_yield,
     opened,
 )
@@ -52,7 +53,7 @@ KNOWN_CODES = {
 which = st.integers(0, 7)
 agents = st.sampled_from(AGENTS)
 on_items = st.tuples(
-    st.sampled_from(["start", "save", "disclose", "keep", "away", "release", "submit", "fail", "renew"]),
+    st.sampled_from(["start", "save", "progress", "disclose", "keep", "away", "release", "submit", "fail", "renew"]),
     agents,
     which,
     which,
@@ -107,8 +108,8 @@ class Play:
                     await hand.renew(self.grants[-1 - one % len(self.grants)])
             case "several":
                 picked = [self.grants[-1 - (one + n) % len(self.grants)] for n in range(3) if self.grants]
-                kinds = ("submit", "start", "keep", "release", "away", "save", "disclose")
-                operations = [self._operation(kinds[(two + n) % 7], grant, n) for n, grant in enumerate(picked)]
+                kinds = ("submit", "start", "keep", "release", "away", "save", "disclose", "progress")
+                operations = [self._operation(kinds[(two + n) % 8], grant, n) for n, grant in enumerate(picked)]
                 self._learn(await hand.turn(*operations, a_take(GROUP), slots=1))
             case _:
                 if self.grants:
@@ -120,6 +121,7 @@ class Play:
         made: dict[str, Operation] = {
             "start": a_start(grant),
             "disclose": a_disclosure(grant, interval_ms=two * 100),
+            "progress": a_word(grant, two, phase="ab"[two % 2]),
             "save": a_save(grant, number, b"state"),
             "keep": a_yield(grant, number, b"kept", keep=True),
             "away": a_yield(grant, number, b"away", keep=False),
@@ -209,7 +211,7 @@ async def test_one_item_never_has_two_live_leases_and_its_epochs_only_rise(scrip
                 case EventKind.STARTED:
                     assert live is None, f"{event.by} started while {live} was live"
                     live = (event.by, int(event.get("expires_ms")))
-                case EventKind.PROGRESS_SAVED:
+                case EventKind.PROGRESS_SAVED | EventKind.PROGRESSED:
                     assert live is not None
                     assert live[0] == event.by, "only who holds the lease saves progress"
                 case (

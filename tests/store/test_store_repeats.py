@@ -19,6 +19,7 @@ from store.world import (
     a_start,
     a_submit,
     a_take,
+    a_word,
     a_yield,
     differences,
 )
@@ -57,6 +58,7 @@ TURNS: dict[str, Callable[[World], Awaitable[tuple[Hand, list[Operation]]]]] = {
     "take": _taken,
     "start": _on_accepted,
     "save": lambda world: _on_started(world, a_save),
+    "progress": lambda world: _on_started(world, lambda grant: a_word(grant, milestones=("half",))),
     "yield and keep": lambda world: _on_started(world, a_yield),
     "yield away": lambda world: _on_started(world, lambda grant: a_yield(grant, keep=False)),
     "block": lambda world: _on_started(world, a_block),

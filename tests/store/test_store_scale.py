@@ -30,6 +30,7 @@ from store.world import (
     a_save,
     a_start,
     a_submit,
+    a_word,
     a_yield,
     an_ask,
     lease_of,
@@ -121,6 +122,7 @@ async def _work(meter: Meter) -> None:
     await meter.step("start turn", lambda: hand.do(a_start(ahead), slots=1))
     await meter.step("save turn", lambda: hand.do(a_save(one)))
     await meter.step("disclose turn", lambda: hand.do(a_disclosure(one)))
+    await meter.step("progress turn", lambda: hand.do(a_word(one, phase="upload")))
     reservation = a_reservation(lease=lease_of(two))
     await meter.step("reserve_slot turn", lambda: hand.do(reservation))
     await meter.step("effect turn", lambda: hand.do(a_begin(two)))

@@ -15,6 +15,7 @@ from treadle.shared import codec
 from treadle.shared.disclosure import CapacityState, Disclosure
 from treadle.shared.errors import TreadleError
 from treadle.shared.model import AgentId, Capability, Event, Grant, GroupId, LeaseId, Limits, NewItem, Session
+from treadle.shared.progress import Said
 from treadle.shared.resources import Resources
 from treadle.shared.store import (
     AskYield,
@@ -28,6 +29,7 @@ from treadle.shared.store import (
     Held,
     Operation,
     Outcome,
+    Progress,
     Release,
     RenewalDoor,
     ReserveSlot,
@@ -261,6 +263,12 @@ def a_disclosure(grant: Grant, said: Disclosure = SAID, *, interval_ms: int = 60
     """Of its run; of an item that was not started, of the wait for it."""
     lease = grant.lease.lease_id if grant.lease else None
     return Disclose(grant.group, grant.item, grant.ownership_epoch, lease, interval_ms, said)
+
+
+def a_word(grant: Grant, done: float = 3, total: float = 10, **of: Any) -> Progress:
+    """Of progress."""
+    said = Said(done, total, **of)
+    return Progress(grant.group, grant.item, grant.ownership_epoch, lease_of(grant), said)
 
 
 def a_save(grant: Grant, number: int = 1, state: bytes = b"state") -> Save:

@@ -19,12 +19,15 @@ from commanding import Commands
 from fleet import Desk, Fleet, chain, sleeper, until
 from treadle.coordinator.cli import app
 from treadle.shared.disclosure import Disclosure
+from treadle.shared.progress import Said
 from treadle.shared.store.embedded import EmbeddedServer
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.slow
 CLI = [sys.executable, "-m", "treadle.coordinator.cli"]
 GONE = "unix:///tmp/treadle-nobody-listens-here.sock"
+UNTOLD = {"said_ms", "unlogged"}
+"""Of what a run said, what `treadle why` alone says."""
 NAME = "\u65e5\u672c\u8a9e \U0001f600 \u05e9\u05dc\u05d5\u05dd \x1b[31m\u202e[b]x[/b]"
 
 
@@ -49,7 +52,8 @@ def documented(command: str) -> set[str]:
         .partition("Options:")[0]
         .partition("Arguments:")[0]
     )
-    return set(re.findall(r'"(\w+)"', said)) - {"progress", "store", "gone"}
+    kinds = {"progress", "run", "store", "gone"} if command == "watch" else set[str]()
+    return set(re.findall(r'"(\w+)"', said)) - kinds
 
 
 def mission(id: str, *work: dict[str, Any], **fields: Any) -> str:
@@ -105,12 +109,17 @@ async def test_json_has_just_the_keys_that_help_names(run: Commands, fleet: Flee
     }
     found = run("results", "m", "a", "--json").document()
     assert found.keys() | {"results"} == documented("results")
-    forecast = {field.name for field in fields(Disclosure)}  # null of an item that ran for less than a second
+    # Null, or not there, of an item that ran for less than a second.
+    said = {field.name for field in fields(Said)}
+    unsaid = {
+        "why": said | {field.name for field in fields(Disclosure)},
+        "missions": {*(said - UNTOLD), "item", "attempt"},
+    }
     for command, ran in answers.items():
-        kept_out = forecast if command == "why" else set[str]()
+        kept_out = unsaid.get(command, set[str]())
         assert keys_of(json.loads(ran.stdout)) | kept_out == documented(command), command
     lines = [json.loads(line) for line in run("watch", "m", "--json").stdout.splitlines()]
-    assert keys_of(lines) == documented("watch") - {"answers"}
+    assert keys_of(lines) == documented("watch") - {"answers", "item", "attempt", *(said - UNTOLD - {"total"})}
 
 
 async def test_submit_waits_and_says_how_it_ended(run: Commands, fleet: Fleet) -> None:

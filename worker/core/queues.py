@@ -38,6 +38,7 @@ _BY_ITS_OWNER = frozenset(
     {
         EventKind.STARTED,
         EventKind.SCHEDULE_DISCLOSED,
+        EventKind.PROGRESSED,
         EventKind.PROGRESS_SAVED,
         EventKind.PREEMPTION_REQUESTED,
         EventKind.CHECKPOINTED,

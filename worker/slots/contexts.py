@@ -15,13 +15,13 @@ import anyio.from_thread
 from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
+from treadle.shared.progress import said
 
 from ..context import Keyed, Stopped
 from ..effects.doing import Doer, Effects
 from ..effects.effect import Effect
 from ..effects.gate import Gate
 from ..effects.token import Token
-from .failures import printable
 from .given import Given
 from .service import Service
 
@@ -80,8 +80,10 @@ class _RunContext:
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         return self._logger
 
-    def progress(self, done: float, total: float = 1.0, *, note: str = "") -> None:
-        self._logger.debug("progress %g of %g %s", done, total, printable(note))
+    def progress(
+        self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
+    ) -> None:
+        self._service.progress(said(done, total, note=note, phase=phase, milestone=milestone))
 
     @cached_property
     def _effects(self) -> Effects:

@@ -15,6 +15,7 @@ from typing import Protocol
 import anyio
 from treadle.shared.model import Grant, GroupId, ItemId, Lease
 from treadle.shared.names import shown
+from treadle.shared.progress import Said
 from treadle.shared.store import Operation, Outcome
 
 from ..handlers import Handler
@@ -56,6 +57,10 @@ class Desk(Protocol):
 
     def closing(self, lease: Lease) -> None:
         """Says that this lease is about to be ended by its own run, so that a refused renewal is no loss."""
+        ...
+
+    def progress(self, run: Run, said: Said) -> None:
+        """Takes how far a run says it is; it never waits, from whatever thread."""
         ...
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from treadle.shared import codec
+from treadle.shared.progress import Said
 from treadle.shared.store import BeginEffect, CommitEffect, Save, Yield
 
 from .run import End, Run
@@ -39,6 +40,10 @@ class Service(Protocol):
 
     async def save(self, state: bytes) -> None:
         """Has a Checkpoint (msgpack, packed within its bound) stored; where yielding was asked, the run ends by it."""
+        ...
+
+    def progress(self, said: Said) -> None:
+        """Takes how far the run says it is, to be told when that is due; it never waits, from whatever thread."""
         ...
 
     async def begin_effect(self, effect: str) -> tuple[str, bytes]:
@@ -88,6 +93,10 @@ class RunService:
             await run.desk.ask(grant.partition, Yield(*target, number, digest, state, keep=False))
         else:
             await run.desk.ask(grant.partition, Save(*target, number, digest, state))
+
+    def progress(self, said: Said) -> None:
+        """Leaves it with the session, which tells the latest at most once a second."""
+        self._run.desk.progress(self._run, said)
 
     async def begin_effect(self, effect: str) -> tuple[str, bytes]:
         """Notes that it is begun; where the lease is not ours any more the run ends by it."""
