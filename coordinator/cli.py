@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
+from treadle.shared.redaction import known
 
 from .commands import opening
 from .commands.approving import approve
@@ -133,7 +134,7 @@ def main() -> None:
 
 
 def _stop(message: str, status: int) -> NoReturn:
-    print(message, file=sys.stderr)
+    print(known.hide(message), file=sys.stderr)
     raise SystemExit(status)
 
 

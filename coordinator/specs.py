@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 from treadle.shared import resources as of_resources
+from treadle.shared.codec import shown
 from treadle.shared.errors import Misuse
 from treadle.shared.inputs import Call
 from treadle.shared.model import Risk, Urgency
@@ -45,6 +46,8 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.001, 2_592_000.0
 TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.001, 31_536_000.0
 NOT_BEFORE_DAYS_MAX = 3_650
 CANDIDATES_MAX = 16
+TOOLS_MAX, BUDGETS_MAX, AMOUNT_MAX = 64, 16, 10**12
+NAME_FORM = "must be 1 to 64 of a-z, 0-9, '.', '_', '-', beginning and ending with a letter or digit"
 OFFER_S_MIN, OFFER_S_MAX = 0.1, 2_592_000.0
 PREFERRED_S = 10.0
 """How long an item waits for those it prefers where nobody says."""
@@ -173,6 +176,26 @@ def _candidates(value: Sequence[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _tools(value: Sequence[str]) -> tuple[str, ...]:
+    if len(value) > TOOLS_MAX:
+        raise _wrong("counted", f"{len(value)} tools, at most {TOOLS_MAX}")
+    if wrong := next((name for name in value if not CAPABILITY.fullmatch(name)), None):
+        raise _wrong("counted", f"{shown(wrong)} is no name of a tool; {NAME_FORM}")
+    return tuple(sorted(set(value)))
+
+
+def _budgets(value: object) -> dict[str, int]:
+    given = _mapping(value)
+    if len(given) > BUDGETS_MAX:
+        raise _wrong("counted", f"{len(given)} dimensions, at most {BUDGETS_MAX}")
+    for name, amount in given.items():
+        if not isinstance(name, str) or not CAPABILITY.fullmatch(name):
+            raise _wrong("counted", f"{shown(name)} is no name of what is spent; {NAME_FORM}")
+        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount <= AMOUNT_MAX:
+            raise _wrong("counted", f"{name}: {shown(amount)}, must be a whole number, 0 to {AMOUNT_MAX:,}")
+    return dict(sorted(given.items()))
+
+
 def _few(value: Sequence[str]) -> tuple[str, ...]:
     if len(value) > AFTER_MAX:
         raise _wrong("counted", f"{len(value):,} ids, at most {AFTER_MAX:,}; put an item in between")
@@ -271,6 +294,8 @@ class WorkOptions(TypedDict, total=False):
     timeout_s: float | None
     approval: bool
     risk: Risk | RiskName
+    tools: Sequence[str]
+    budgets: Mapping[str, int]
     offer_to: Sequence[str] | None
     offer: OfferMode
     offer_s: float | None
@@ -304,6 +329,10 @@ class WorkSpec(OfferSpec, frozen=True):
     """How often it is tried again after a failure that may pass; 0: never. A crash of its Worker is no failure."""
     timeout_s: Annotated[float, _within(TIMEOUT_S_MIN, TIMEOUT_S_MAX)] | None = None
     """How long one attempt may run before it counts as failed (TimeoutError); None: as long as it takes."""
+    tools: Annotated[Sequence[str], AfterValidator(_tools)] = ()
+    """Which tools its handler may use (`context.tool`), at most 64; no other, so none where it names none."""
+    budgets: Annotated[Mapping[str, int], PlainValidator(_budgets)] = Field(default_factory=dict)
+    """What its handler may spend in all attempts, as {"tokens": 10_000, "tool_calls": 50}; no bound on what is not named."""
     approval: bool = False
     """Nobody starts it before a person has approved it (`mission.approve`, `treadle approve`)."""
     risk: Annotated[Risk | RiskName, BeforeValidator(_risk)] = Risk.NONE

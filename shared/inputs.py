@@ -8,7 +8,6 @@ thumbnails.spec(files=["a"])         -> Call        what the SDK takes for one p
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -26,13 +25,13 @@ from pydantic_core import ErrorDetails
 from .codec import DEPTH_MAX, shown
 from .errors import Misuse
 from .model import Capability
+from .redaction import SECRET_NAME
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 ERRORS_SHOWN_MAX = 5
 TEXT_CHARS_MAX = 200
-_SECRET_NAME = re.compile(r"pass|secret|token|credential|auth|api_?key|private", re.IGNORECASE)
 _AS_TEXT = (UUID, Decimal, PurePath, IPv4Address, IPv6Address, AnyUrl)
 _BY_HAND = "use a pydantic model or a dataclass"
 
@@ -136,7 +135,7 @@ class Form(Generic[T]):
     def _value(self, error: ErrorDetails) -> str:
         """The value that does not fit: bounded, never a whole container, never what is meant to stay unseen."""
         value, steps = error["input"], [str(step) for step in error["loc"]]
-        if any(_SECRET_NAME.search(step) for step in steps) or (steps and steps[0] in self._secrets):
+        if any(SECRET_NAME.search(step) for step in steps) or (steps and steps[0] in self._secrets):
             return f"a {type(value).__name__[:80]} (not shown)"
         if isinstance(value, str | int | float | bool | None):
             return shown(value)

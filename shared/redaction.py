@@ -13,9 +13,14 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NoReturn, cast
 from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from .errors import Misuse
 
 SECRET_CHARS_MIN, SECRET_BYTES_MAX = 6, 64 * 1024
 """A shorter one would be found in words that are none of it."""
@@ -27,16 +32,20 @@ SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|user|secret|token)[^=&]*=)[^&
 """redis-py takes `?password=...` as well."""
 _log = logging.getLogger("treadle")
 _URL_SAFE = str.maketrans("+/", "-_")
+SECRET_NAME = re.compile(r"pass|secret|token|credential|auth(?!or)|api[_-]?key|private|e[_-]?mail", re.IGNORECASE)
+"""What in a payload is called so is not shown."""
+NODES_MAX = 10_000
 _USERINFO = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
 
 
 class Secrets(Mapping[str, str]):
     """The credentials of one run, by name. It shows names only, is never pickled, and is empty once the run is over."""
 
-    __slots__ = ("__values",)
+    __slots__ = ("__forms", "__values")
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self.__values = dict(values or {})
+        self.__forms: list[tuple[str, bytes]] | None = None
 
     def __getitem__(self, name: str) -> str:
         try:
@@ -66,10 +75,15 @@ class Secrets(Mapping[str, str]):
     def forget(self) -> None:
         """Its run is over: whoever still holds it holds nothing."""
         self.__values.clear()
+        self.__forms = []
 
-    def name_in(self, raw: bytes) -> str:
-        """The name of the first secret that stands in `raw`, in any form that is hidden; '' where none does."""
-        return next((name for name, value in self.items() if any(form.encode() in raw for form in forms(value))), "")
+    def refuse_in(self, raw: bytes, field: str) -> None:
+        """Misuse where one of them stands in `raw`, in any form that would be hidden, by its name."""
+        if self.__forms is None:
+            self.__forms = [(name, form.encode()) for name, value in self.items() for form in forms(value)]
+        for name, form in self.__forms:
+            if form in raw:
+                raise Misuse(f"{field}: holds the credential {name!r}, and would be kept and shown; leave it out")
 
 
 def forms(secret: str) -> tuple[str, ...]:
@@ -126,11 +140,14 @@ class Redactor:
 
         One that is cut off by that bound is hidden too: it is looked for before it is cut.
         """
-        known = self._forms
+        also = _also.get()
+        known = self._forms if also is None else (*self._forms, *also._forms)
         end = len(text) if most is None else min(most, len(text))
         if known:
             seen = text if end == len(text) else text[: end + max(map(len, known))]
-            text = _masked(seen, [(at, at + len(form)) for form in known for at in _places(seen, form)], end)
+            text = _masked(
+                seen, [(at, at + len(form)) for form in known if form in seen for at in _places(seen, form)], end
+            )
         else:
             text = text[:end]
         return _USERINFO.sub(f"{MASK}@", text) if "://" in text and "@" in text else text
@@ -156,6 +173,35 @@ def _masked(text: str, spans: list[tuple[int, int]], end: int) -> str:
 
 known = Redactor()
 """What this process knows to be secret."""
+_also: ContextVar[Redactor | None] = ContextVar("_also", default=None)
+
+
+@contextmanager
+def hiding(payload: object) -> Generator[None]:
+    """Within it all texts hide also what stands in `payload`, plain data, under a name such as `password` (BR-95)."""
+    redactor = Redactor()
+    redactor.learn(_named(payload))
+    token = _also.set(redactor)
+    try:
+        yield
+    finally:
+        _also.reset(token)
+
+
+def _named(payload: object) -> Iterator[str]:
+    """The texts below secret names, of the first NODES_MAX values."""
+    waiting: deque[tuple[object, bool]] = deque([(payload, False)])
+    for _ in range(NODES_MAX):
+        if not waiting:
+            return
+        value, is_secret = waiting.popleft()
+        if isinstance(value, dict):
+            fields = cast("dict[object, object]", value)
+            waiting += [(one, is_secret or bool(SECRET_NAME.search(str(name)))) for name, one in fields.items()]
+        elif isinstance(value, list):
+            waiting += [(one, is_secret) for one in cast("list[object]", value)]
+        elif is_secret and isinstance(value, str):
+            yield value
 
 
 def safe_url(url: str) -> str:

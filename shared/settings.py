@@ -103,6 +103,12 @@ class Settings(BaseSettings):
         json_schema_extra={"bound": "a file", "default": "none"},
     )
 
+    credentials: Path | None = Field(
+        default=None,
+        description="A credentials file: which Missions and capabilities are given which secrets (docs/isolation.md)",
+        json_schema_extra={"bound": "a file", "default": "none"},
+    )
+
     def __init__(self, **given: Any) -> None:
         """`given` overrides the environment; None is 'not given', as an unused flag of a command is."""
         given = {name: value for name, value in given.items() if value is not None}

@@ -4,6 +4,8 @@ from treadle.shared.errors import Misuse
 
 from .context import AnyContext, Blocked, Context, Fail, Stopped, SyncContext
 from .handlers import Handler, handler
+from .slots.budget import OverBudget
+from .slots.tools import tool
 from .worker import Replaced, Worker
 
 __all__ = [
@@ -13,9 +15,11 @@ __all__ = [
     "Fail",
     "Handler",
     "Misuse",
+    "OverBudget",
     "Replaced",
     "Stopped",
     "SyncContext",
     "Worker",
     "handler",
+    "tool",
 ]

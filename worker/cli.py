@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import socket
@@ -20,11 +21,13 @@ from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
+from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
 from .handlers import load
 from .process import Process
 from .roster import recorded
+from .slots.tools import collect_tools
 from .worker import Replaced, Worker
 
 END_S = 10.0
@@ -64,6 +67,10 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(help="Policy file to apply, now and whenever it changes. TREADLE_POLICY, else none.")
     ] = None,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(help="Credentials file: which work is given which secrets. TREADLE_CREDENTIALS, else none."),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Works until SIGTERM, Ctrl-C or `drain`; then handlers get TREADLE_GRACE_S to reach a safe point.
@@ -73,8 +80,10 @@ def run(
     process: Process | None = None
     try:
         _configure_logging(log_level)
-        settings = Settings(url=url, slots=slots, resources=resources, policy=policy)
+        settings = Settings(url=url, slots=slots, resources=resources, policy=policy, credentials=credentials)
         agent = token(_default_name() if name is None else name, field="--name")
+        # First: what the file takes from the environment no module of handlers is to see.
+        provider = None if settings.credentials is None else CredentialsFile(settings.credentials)
         worker = Worker(
             load(handlers, app_dir),
             endpoint=settings.url,
@@ -88,6 +97,8 @@ def run(
             grace_s=settings.grace_s,
             log_keep=settings.log_keep,
             policy=settings.policy,
+            credentials=provider,
+            tools=collect_tools(importlib.import_module(handlers)),
         )
         patience_s = settings.grace_s + settings.lease_ttl_s + END_S
         process = Process(worker, grace_s=settings.grace_s, patience_s=patience_s)

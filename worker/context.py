@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar, overload
 
@@ -110,6 +110,26 @@ class AnyContext(Protocol):
         """A logger that names the Mission, the WorkItem and the attempt."""
         ...
 
+    @property
+    def credentials(self) -> Mapping[str, str]:
+        """The secrets that this Mission and capability are granted, by name (`--credentials`). Its repr shows names only.
+
+        It is empty once the run is over. A checkpoint, a result or `needs` that holds one of them is refused.
+        """
+        ...
+
+    def spend(self, dimension: str, amount: int) -> None:
+        """Charge the item's budget (`WorkSpec(budgets={"tokens": 10_000})`) before it is used; never waits.
+
+        OverBudget, a final Fail, where less is left; then nothing is charged. A dimension without a budget is only counted.
+        What was spent is kept with each Checkpoint, and at the end of a run that is no result.
+        """
+        ...
+
+    def left(self, dimension: str) -> int | None:
+        """How much of the item's budget is left; None where it has none in this dimension."""
+        ...
+
     def progress(
         self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
     ) -> None:
@@ -128,6 +148,14 @@ class Context(AnyContext, Protocol):
         """Make `state` durable (at most 1 MiB); the safe point, where the slot may be taken back.
 
         Idempotent: repeating it with the same state changes nothing. It does not return where the run ends here.
+        """
+        ...
+
+    def tool(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """What `@tool(name)` marks, to be called and awaited as it is written; each call spends one of `tool_calls`.
+
+        Fail where the item's contract does not list it (`WorkSpec(tools=["search"])`); it may be retried where this Worker
+        has no such tool.
         """
         ...
 
@@ -150,8 +178,12 @@ class SyncContext(AnyContext, Protocol):
     def checkpoint(self, state: dict[str, Any]) -> None:
         """As `Context.checkpoint`; it blocks the handler's thread meanwhile, and raises Stopped where the run is over.
 
-        A thread cannot be stopped from outside: this call is the one place where a stopped run ends.
+        A thread cannot be stopped from outside: this call, and that of a tool, is where a stopped run ends.
         """
+        ...
+
+    def tool(self, name: str) -> Callable[..., Any]:
+        """As `Context.tool`, to be called as a plain function, whichever kind it is."""
         ...
 
     @overload

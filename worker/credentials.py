@@ -30,7 +30,7 @@ COMMAND_S, PROVIDER_S = 10.0, 30.0
 class Provider(Protocol):
     """Where a Worker has the secrets of its runs from."""
 
-    async def credentials(self, mission: str, capability: str) -> Mapping[str, str]:
+    async def credentials(self, mission: str, capability: str, /) -> Mapping[str, str]:
         """The secrets of one run of such work, by name; asked at the start of each run, at most PROVIDER_S."""
         ...
 

@@ -19,9 +19,11 @@ from treadle.shared.testing.kit import PARTITIONS, PREFIX, Kit, Seat
 from treadle.shared.testing.wires import NetworkEndpoint
 
 from . import shift
+from .credentials import Provider
 from .handlers import Handler, collect, handler
 from .shift import carry_out
 from .slots.slot import Run
+from .slots.tools import collect_tools
 from .worker import Replaced, Worker
 
 SLOTS_MAX = 1_024
@@ -99,6 +101,8 @@ class Workers:
         lease_ttl_s: float = 10.0,
         grace_s: float = 20.0,
         groups: str = "*",
+        credentials: Mapping[str, str] | Provider | None = None,
+        tools: Mapping[str, Callable[..., Any]] | None = None,
     ) -> WorkerHandle:
         """Start a Worker, on virtual time, in a process of its own that `faults` finds by its name.
 
@@ -108,9 +112,12 @@ class Workers:
           one, if it lives, is fenced and ends.
         slots: 1 to 1024. resources: what it has besides, as {"gpu": 2}. lease_ttl_s: 0.5 to 3600. grace_s: 0 to 3600.
         groups: a pattern of Mission ids.
+        credentials: what each run is given, by name, or who is asked for it.
+        tools: functions by name; default: what stands in the module, or in the test's own, under @tool.
         Misuse for anything else. A Worker that ends by an error fails the test (WorkerBroke).
         """
         found = handlers_of(self._module if handlers is None else handlers)
+        module = handlers if isinstance(handlers, ModuleType) else self._module
         _check("slots", slots, 1, SLOTS_MAX, whole=True)
         _check("lease_ttl_s", lease_ttl_s, *LEASE_TTL_S)
         _check("grace_s", grace_s, 0, GRACE_S_MAX)
@@ -133,6 +140,8 @@ class Workers:
             grace_s=grace_s,
             renew_in="task",
             seed=kit.drawn_seed(),
+            credentials=_Same(credentials) if isinstance(credentials, Mapping) else credentials,
+            tools=collect_tools(module) if tools is None else tools,
         )
         task = seat.process.spawn(worker.run(), name=name)
 
@@ -145,6 +154,16 @@ class Workers:
 
         task.add_done_callback(over)
         return WorkerHandle(kit, seat, worker, task, patience_s=grace_s + lease_ttl_s + READY_WITHIN_S)
+
+
+class _Same:
+    """The same credentials for whatever work."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._secrets = dict(secrets)
+
+    async def credentials(self, _mission: str, _capability: str) -> Mapping[str, str]:
+        return self._secrets
 
 
 def _check(field: str, value: object, low: float, high: float, *, whole: bool = False) -> None:

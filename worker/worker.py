@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 from treadle.shared.errors import Misuse, Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
@@ -17,10 +17,12 @@ from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .applying import PolicyFile
+from .credentials import Provider
 from .handlers import Handler
 from .patience import Patience
 from .shift import Shift
 from .slots.threads import Threads
+from .slots.tools import Tool, tools_of
 from .slots.workshop import Workshop
 from .terms import Terms, check_pattern
 
@@ -56,8 +58,12 @@ class Worker:
         seed: int | None = None,
         log_keep: int = LOG_KEEP,
         policy: Path | None = None,
+        credentials: Provider | None = None,
+        tools: Mapping[str, Tool | Callable[..., Any]] | None = None,
     ) -> None:
         """`endpoint`: the store's URL. `policy`: a policy file to apply, and to follow.
+
+        `credentials`: where runs have their secrets from. `tools`: functions by the names that contracts list.
 
         `resources`: what it has besides slots, as {"gpu": 2}: an item that needs some is started only while they are free.
 
@@ -73,7 +79,7 @@ class Worker:
         self.name = name
         self.ready = anyio.Event()
         """Set once the first session is open."""
-        workshop = Workshop(Threads(slots))
+        workshop = Workshop(Threads(slots), credentials, tools_of(tools or {}))
         ttl_ms = round(lease_ttl_s * 1000)
         self._terms = Terms(name, dict(handlers), slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
         self._endpoint = endpoint

@@ -165,9 +165,9 @@ def _ms(seconds: float) -> int:
 
 def _contract(spec: WorkSpec, where: str) -> bytes:
     """What only the Worker has to know; empty where all of it is the default."""
-    if spec.timeout_s is None:
-        return b""
-    return codec.pack({"timeout_s": spec.timeout_s}, field=where + "timeout_s", limit=codec.EVENT_MAX)
+    said = {"timeout_s": spec.timeout_s, "tools": list(spec.tools), "budgets": dict(spec.budgets)}
+    given = {name: value for name, value in said.items() if value}
+    return codec.pack(given, field=where + "contract", limit=codec.EVENT_MAX) if given else b""
 
 
 def _canonical(inputs: object, raw: bytes) -> bytes:

@@ -56,6 +56,7 @@ class Given:
     attempt: int = 1
     cancelled: bool = False
     why_stopped: str = ""
+    credentials: dict[str, str] = field(default_factory=dict)
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("test"))
     saves: int = 0
 
@@ -64,6 +65,15 @@ class Given:
         if self.saves == self.cut_at:
             raise asyncio.CancelledError
         self.checkpoint_state = carried(state)
+
+    def spend(self, dimension: str, amount: int) -> None:
+        raise NotImplementedError
+
+    def left(self, dimension: str) -> int | None:
+        raise NotImplementedError
+
+    def tool(self, name: str) -> Any:
+        raise NotImplementedError
 
     def effect(self, operation: str, *, at: Any = None, key: Keyed = "item") -> AsyncDoing[Any]:
         raise NotImplementedError

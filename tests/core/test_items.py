@@ -92,6 +92,12 @@ def test_the_time_out_is_the_worker_s_to_know() -> None:
     assert codec.unpack(planned(timeout_s=2).contract, what="contract") == {"timeout_s": 2.0}
 
 
+def test_tools_and_budgets_are_the_worker_s_to_know_in_one_order() -> None:
+    contract = planned(tools=["b", "a", "b"], budgets={"tokens": 10**12, "cents": 0}).contract
+    assert codec.unpack(contract, what="contract") == {"tools": ["a", "b"], "budgets": {"cents": 0, "tokens": 10**12}}
+    assert contract == planned(tools=["a", "b"], budgets={"cents": 0, "tokens": 10**12}).contract
+
+
 # --- payloads (BR-59, BR-61, BR-65) ----------------------------------------------------------------------------------
 
 
@@ -204,6 +210,9 @@ def test_the_digest_depends_on_everything_else() -> None:
         {"not_before": timedelta(seconds=1)},
         {"retry": 4},
         {"timeout_s": 1.0},
+        {"tools": ["search"]},
+        {"budgets": {"tokens": 1}},
+        {"budgets": {"tokens": 2}},
         {"approval": True},
         {"risk": "low"},
         {"risk": "high"},

@@ -14,8 +14,18 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from treadle.shared.redaction import MASK, SECRET_CHARS_MIN, VALUES_MAX, HidingFormatter, Redactor, Secrets
-from treadle.worker.slots.failures import failure_of, printable, traceback_of
+from treadle.shared.errors import Misuse
+from treadle.shared.redaction import (
+    MASK,
+    NODES_MAX,
+    SECRET_CHARS_MIN,
+    VALUES_MAX,
+    HidingFormatter,
+    Redactor,
+    Secrets,
+    hiding,
+)
+from treadle.worker.slots.failures import Failure, failure_of, printable, traceback_of
 
 SECRET = "q7/k'\"\\ü&+ §"
 KEY = "-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\n-----END KEY-----\n"
@@ -205,10 +215,43 @@ def test_secrets_are_gone_once_their_run_is_over() -> None:
     secrets = Secrets({"smtp": "sesame-open"})
     secrets.forget()
     assert dict(secrets) == {}
+    secrets.refuse_in(b"sesame-open", "result")
 
 
 def test_s17_a_secret_in_bytes_is_found_by_its_name() -> None:
     secrets = Secrets({"smtp": "sesame-open", "api": SECRET})
-    assert secrets.name_in(b"\x81\xa1a" + SECRET.encode()) == "api"
-    assert secrets.name_in(base64.b64encode(b"user:sesame-open")) == "smtp"
-    assert secrets.name_in(b"nothing of it") == ""
+    for raw, name in ((b"\x81\xa1a" + SECRET.encode(), "api"), (base64.b64encode(b"user:sesame-open"), "smtp")):
+        with pytest.raises(Misuse, match=f"^result: holds the credential '{name}', and would be kept") as refused:
+            secrets.refuse_in(raw, "result")
+        assert "sesame" not in str(refused.value)
+    secrets.refuse_in(b"nothing of it", "result")
+
+
+def test_br_95_what_a_payload_calls_secret_is_hidden_where_an_error_tells_of_it() -> None:
+    payload = {
+        "password": "open-sesame",
+        "deep": [{"API-Key": ["key-4711-x"], "e_mail": {"home": "ann@example.org"}}],
+        "author": "Shakespeare",
+        "tokens": 120,
+        "pass": "short",
+    }
+    text = f"cannot use {payload}"
+    with hiding(payload):
+        hidden = printable(text)
+    for secret in ("open-sesame", "key-4711-x", "ann@example.org"):
+        assert secret not in hidden
+    for shown in ("Shakespeare", "120", "'pass': 'short'"):
+        assert shown in hidden
+    assert printable(text) == text, "only there"
+
+
+def test_br_95_a_huge_payload_is_looked_through_to_a_bound() -> None:
+    with hiding({"password": [f"secret-{number:06}" for number in range(2 * NODES_MAX)]}):
+        assert printable(f"secret-{NODES_MAX - VALUES_MAX:06}") == MASK
+        assert printable(f"secret-{2 * NODES_MAX - 1:06}") == f"secret-{2 * NODES_MAX - 1:06}"
+
+
+def test_s17_what_another_process_says_of_a_failure_is_hidden_here_too() -> None:
+    said = Failure(kind="ValueError", text="with open-sesame", place="open-sesame.py:1", code="", retryable=True)
+    with hiding({"password": "open-sesame"}):
+        assert str(said.hidden()) == f"{MASK}.py:1: ValueError: with {MASK}"

@@ -20,6 +20,7 @@ from treadle.shared import codec
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.inputs import plain
 from treadle.shared.names import token as name_token
+from treadle.shared.redaction import Secrets
 
 from ..context import Fail, Keyed, Stopped
 from .effect import Effect
@@ -62,9 +63,10 @@ class Doer:
 class Effects:
     """The effects of one run."""
 
-    def __init__(self, doer: Doer, notes: Notes) -> None:
+    def __init__(self, doer: Doer, notes: Notes, credentials: Secrets) -> None:
         self._doer = doer
         self._notes = notes
+        self._credentials = credentials
         self._open: dict[str, object] = {}
 
     @asynccontextmanager
@@ -123,6 +125,7 @@ class Effects:
         if keyed not in ("item", "ownership"):
             raise Misuse(f'key: {codec.shown(keyed)}, must be "item" or "ownership"')
         name = effect_name(operation, epoch=self._doer.token.epoch if keyed == "ownership" else None)
+        self._credentials.refuse_in(name.encode(), "effect: its name")
         mine = object()
         if self._open.setdefault(name, mine) is not mine:
             raise Misuse(
@@ -152,9 +155,11 @@ class Effects:
     def _packed(self, name: str, result: Any) -> bytes:
         try:
             try:
-                return codec.pack(result, field="effect.result", limit=codec.EFFECT_MAX)
+                raw = codec.pack(result, field="effect.result", limit=codec.EFFECT_MAX)
             except Misuse:
-                return codec.pack(plain(result), field="effect.result", limit=codec.EFFECT_MAX)
+                raw = codec.pack(plain(result), field="effect.result", limit=codec.EFFECT_MAX)
+            self._credentials.refuse_in(raw, "effect.result")
+            return raw
         except Misuse as error:  # the same code would give it again, and do again what no gate takes back
             raise Fail(f"effect {name}: nothing is recorded: {error}") from None
 

@@ -6,32 +6,39 @@ import asyncio
 import concurrent.futures
 import logging
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import anyio.from_thread
+import anyio.to_thread
 from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
 from treadle.shared.progress import said
+from treadle.shared.redaction import known
 
 from ..context import Keyed, Stopped
 from ..effects.doing import Doer, Effects
 from ..effects.effect import Effect
 from ..effects.gate import Gate
 from ..effects.token import Token
+from .budget import TOOL_CALLS
 from .given import Given
 from .service import Service
+from .tools import Tool, allowed
+
+HIDDEN_CHARS_MAX = 1_000
 
 
 class _RunContext:
     """What both kinds of context share."""
 
-    def __init__(self, given: Given, service: Service) -> None:
+    def __init__(self, given: Given, service: Service, tools: Mapping[str, Tool] | None = None) -> None:
         self._given = given
         self._service = service
+        self._tools = tools or {}
         self._state = given.state
         self._pid = os.getpid()
         self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": given.name})
@@ -83,19 +90,42 @@ class _RunContext:
     def progress(
         self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
     ) -> None:
+        note, phase, milestone = map(_hidden, (note, phase, milestone))
         self._service.progress(said(done, total, note=note, phase=phase, milestone=milestone))
+
+    @property
+    def credentials(self) -> Mapping[str, str]:
+        return self._given.credentials
+
+    def spend(self, dimension: str, amount: int) -> None:
+        self._check_process("spend")
+        if self._service.has_returned:
+            raise self._stopped()
+        self._service.spend(dimension, amount)
+
+    def left(self, dimension: str) -> int | None:
+        return self._service.left(dimension)
+
+    def _charged(self, tool: Tool, args: tuple[Any, ...], *, kind: type[_RunContext]) -> tuple[Any, ...]:
+        """What a tool is called with, once the call is paid for: a context first, where it asks for one."""
+        self.spend(TOOL_CALLS, 1)
+        if not tool.takes_context:
+            return args
+        twin = kind.__new__(kind)
+        twin.__dict__ = self.__dict__  # the same run, as a function of the other kind has it
+        return (twin, *args)
 
     @cached_property
     def _effects(self) -> Effects:
         given = self._given
         token = Token(given.incarnation, given.ownership_epoch, given.attempt, given.lease)
-        return Effects(Doer(given.mission, given.item, token, given.name), self._service)
+        return Effects(Doer(given.mission, given.item, token, given.name), self._service, given.credentials)
 
-    def _check_process(self, what: str = "checkpoint") -> None:
+    def _check_process(self, what: str) -> None:
         """Misuse in a process that the handler forked: its copies of the Worker's connections are not its own."""
         if os.getpid() != self._pid:
             raise Misuse(
-                f"{what} of {self._given.name}: called in a forked process; only the process of the handler can save"
+                f"{what} of {self._given.name}: called in a forked process; only the process of the handler can do that"
             )
 
     def _stopped(self) -> Stopped:
@@ -112,13 +142,25 @@ class LoopContext(_RunContext):
 
     async def checkpoint(self, state: dict[str, Any]) -> None:
         """Stores `state`, then returns; or ends the run here, where yielding was asked or the lease is lost."""
-        self._check_process()
+        self._check_process("checkpoint")
         if self._service.has_returned:  # it was given up, or this is a task it left behind
             await let_others_run()
             raise self._stopped()
         await self._save(state)
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
+
+    def tool(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """The tool as what is awaited; a plain function is called in a thread."""
+        tool = allowed(name, self._given.contract, self._tools)
+
+        async def call(*args: Any, **named: Any) -> Any:
+            if tool.is_sync:
+                given = self._charged(tool, args, kind=ThreadContext)
+                return await anyio.to_thread.run_sync(partial(tool.function, *given, **named))
+            return await tool.function(*self._charged(tool, args, kind=LoopContext), **named)
+
+        return call
 
     def effect(
         self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item"
@@ -133,13 +175,29 @@ class ThreadContext(_RunContext):
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         """As the other's, from the thread the handler was called in."""
-        self._check_process()
+        self._check_process("checkpoint")
         self._raise_if_over()
         try:
             anyio.from_thread.run(self._save_while_it_counts, state)
         except (asyncio.CancelledError, concurrent.futures.CancelledError):  # the run was stopped while it was saved
             raise self._stopped() from None
         self._raise_if_over()
+
+    def tool(self, name: str) -> Callable[..., Any]:
+        """The tool as what returns its result; an `async def` runs on the event loop meanwhile."""
+        tool = allowed(name, self._given.contract, self._tools)
+
+        def call(*args: Any, **named: Any) -> Any:
+            self._raise_if_over()
+            if tool.is_sync:
+                return tool.function(*self._charged(tool, args, kind=ThreadContext), **named)
+            given = self._charged(tool, args, kind=LoopContext)
+            try:
+                return anyio.from_thread.run(partial(tool.function, *given, **named))
+            except (asyncio.CancelledError, concurrent.futures.CancelledError):
+                raise self._stopped() from None
+
+        return call
 
     def effect(
         self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item"
@@ -155,6 +213,11 @@ class ThreadContext(_RunContext):
     def _raise_if_over(self) -> None:
         if self._service.is_over:
             raise self._stopped()
+
+
+def _hidden(text: str) -> str:
+    """Before it is cut to what is kept."""
+    return known.hide(text, HIDDEN_CHARS_MAX) if isinstance(text, str) else text
 
 
 class _RunLogger(logging.LoggerAdapter[logging.Logger]):

@@ -6,7 +6,7 @@ import asyncio
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -53,6 +53,10 @@ class Failure:
             "retryable": self.retryable,
         }
         return codec.pack(fields, field="failure", limit=codec.EVIDENCE_MAX)
+
+    def hidden(self) -> Failure:
+        """Itself as it is said here: a process of its own may not know all that is to be hidden."""
+        return replace(self, kind=printable(self.kind), text=printable(self.text), place=printable(self.place))
 
     def __str__(self) -> str:
         """One line: `thumbs.py:12: KeyError: 'k'`."""

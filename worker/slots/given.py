@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from treadle.shared.redaction import Secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +33,7 @@ class Given:
     """What its submitter agreed besides the defaults."""
     name: str
     """MISSION/ITEM as messages show it."""
+    credentials: Secrets = field(default_factory=Secrets)
+    """What its Mission and capability are granted."""
+    spent: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of its budget, by earlier attempts, as far as it was saved."""

@@ -13,14 +13,18 @@ from functools import cached_property
 from typing import Protocol
 
 import anyio
+from treadle.shared import codec
 from treadle.shared.model import Grant, GroupId, ItemId, Lease
 from treadle.shared.names import shown
 from treadle.shared.progress import Said
+from treadle.shared.redaction import Secrets
 from treadle.shared.store import Operation, Outcome
 
 from ..handlers import Handler
+from .budget import Budget
 from .workshop import Workshop
 
+_NO_STATE = codec.pack({}, field="checkpoint", limit=codec.CHECKPOINT_MAX)
 _log = logging.getLogger("treadle.worker")
 
 
@@ -103,6 +107,10 @@ class Run:
     has_result: bool = False
     """Whether it came to a result."""
     began_s: float = field(default_factory=anyio.current_time)
+    budget: Budget = field(default_factory=Budget)
+    credentials: Secrets = field(default_factory=Secrets)
+    state: bytes = _NO_STATE
+    """Of the Checkpoint it began with; where what it spends is kept, of the last one it saved."""
 
     def __post_init__(self) -> None:
         self.checkpoint_number = self.grant.checkpoint_number

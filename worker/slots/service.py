@@ -7,6 +7,7 @@ process of its own, where each question travels through a pipe.
 from __future__ import annotations
 
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from treadle.shared import codec
 from treadle.shared.progress import Said
@@ -42,6 +43,14 @@ class Service(Protocol):
         """Has a Checkpoint (msgpack, packed within its bound) stored; where yielding was asked, the run ends by it."""
         ...
 
+    def spend(self, dimension: str, amount: int) -> None:
+        """Charges the run's budget, at once and in any thread. OverBudget where less is left."""
+        ...
+
+    def left(self, dimension: str) -> int | None:
+        """What is left of the run's budget; None where there is no limit."""
+        ...
+
     def progress(self, said: Said) -> None:
         """Takes how far the run says it is, to be told when that is due; it never waits, from whatever thread."""
         ...
@@ -55,11 +64,24 @@ class Service(Protocol):
         ...
 
 
+_RUNS: WeakKeyDictionary[RunService, Run] = WeakKeyDictionary()
+
+
 class RunService:
-    """The Service of a run whose handler is in this process."""
+    """The Service of a run whose handler is in this process.
+
+    It holds nothing: a run leads to its Worker, and from there to every other slot. So whatever is made of a context, by a
+    handler or by what shows an error with all its values, has nothing in it that is another's.
+    """
+
+    __slots__ = ("__weakref__",)
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        _RUNS[self] = run
+
+    @property
+    def _run(self) -> Run:
+        return _RUNS[self]
 
     @property
     def has_returned(self) -> bool:
@@ -80,6 +102,25 @@ class RunService:
     async def save(self, state: bytes) -> None:
         """Stores `state` under the next number, or under the last one where it is the same state."""
         run = self._run
+        run.credentials.refuse_in(state, "checkpoint")
+        sealed = run.budget.seal(state)
+        if run.budget.is_kept:
+            run.state = state
+        await self._store(sealed, may_yield=run.wants_yield)
+
+    async def keep_spent(self) -> None:
+        """Has what was spent since the last Checkpoint stored with that Checkpoint's state."""
+        if not self._run.budget.is_saved:
+            await self._store(self._run.budget.seal(self._run.state), may_yield=False)
+
+    def spend(self, dimension: str, amount: int) -> None:
+        self._run.budget.spend(dimension, amount)
+
+    def left(self, dimension: str) -> int | None:
+        return self._run.budget.left(dimension)
+
+    async def _store(self, state: bytes, *, may_yield: bool) -> None:
+        run = self._run
         digest = codec.digest(state)
         grant, lease = run.grant, run.lease
         target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
@@ -88,7 +129,7 @@ class RunService:
             # handler may save from several tasks.
             run.checkpoint_number, run.checkpoint_digest = run.checkpoint_number + 1, digest
         number = run.checkpoint_number
-        if run.wants_yield:
+        if may_yield:
             run.desk.closing(lease)
             await run.desk.ask(grant.partition, Yield(*target, number, digest, state, keep=False))
         else:

@@ -10,15 +10,18 @@ from typing import Any, cast
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Expired, Misuse
+from treadle.shared.errors import Corrupt, Expired, Misuse, Unavailable
 from treadle.shared.inputs import plain
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.names import name_of, shown
+from treadle.shared.redaction import hiding
 from treadle.shared.store import Block, Operation, Release, Submit, keys
 from treadle.shared.store import Fail as FailOperation
 
 from ..context import Blocked
+from ..credentials import secrets_of
 from .blocking import terms_of
+from .budget import budget_of
 from .checkpoints import PARKS, DamagedError, checkpoint_of
 from .contexts import LoopContext, ThreadContext
 from .errand import Errand, Packed, Reported
@@ -45,6 +48,7 @@ async def carry_out(run: Run, bodies: Bodies) -> None:
     await _record(run, attempt.ending, attempt.failure)
     if attempt.errand is not None:
         await attempt.errand.unwound()
+    _settle(run)
 
 
 async def _record(run: Run, ending: Operation | None, failure: Failure | None) -> None:
@@ -58,6 +62,8 @@ async def _record(run: Run, ending: Operation | None, failure: Failure | None) -
         return
     if ending is None:
         return
+    if not isinstance(ending, Submit | Block):
+        await RunService(run).keep_spent()
     run.desk.closing(run.lease)
     outcome = await run.desk.ask(run.grant.partition, ending)
     if not outcome.done:
@@ -73,6 +79,15 @@ async def _record(run: Run, ending: Operation | None, failure: Failure | None) -
         _log.info("%s: %s after %.3f s", run.name, what, run.lasted_s)
 
 
+def _settle(run: Run) -> None:
+    """Ends what the run had: whoever still holds its context finds no credentials; what it spent is added up and said."""
+    run.credentials.forget()
+    if spent := run.budget.here:
+        sums = run.desk.workshop.spending.add(name_of(run.grant.group), spent)
+        said = ", ".join(f"{amount:,} {name} ({sums[name]:,} by its Mission here)" for name, amount in spent.items())
+        _log.info("%s: spent %s", run.name, said)
+
+
 class _Attempt:
     """One call of a handler, and what came of it."""
 
@@ -81,22 +96,22 @@ class _Attempt:
         self.failure: Failure | None = None
         self.errand: Errand | None = None
         self._run = run
-        self._state = codec.pack({}, field="checkpoint", limit=codec.CHECKPOINT_MAX)
-        """The Checkpoint that the handler was given."""
+        self._inputs: dict[str, Any] = {}
 
     async def make(self, found: list[bytes | None], bodies: Bodies) -> None:
         """Calls the handler, and names the end of its run: a Submit or a Fail; neither, where the run was stopped."""
         run = self._run
         try:
             given = await self._given(found, bodies)
+            self._inputs = given.inputs
             timeout_s = _timeout_s(given)
             call = _call(run, given)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
             self.ending = Release(*self._target[:3], PARKS)
             return
-        except Exception as error:  # they are the same at the next attempt
-            self._fail(error, retryable=False)
+        except Exception as error:  # the same at the next attempt, but for credentials that are not there now
+            self._fail(error, retryable=isinstance(error, Unavailable))
             return
         limit = anyio.CancelScope()
         result: Any = None
@@ -137,14 +152,19 @@ class _Attempt:
         run, grant = self._run, self._run.grant
         rest = deque(found)
         results = {name_of(other): _result(other, rest.popleft()) for other in grant.after}
-        state: dict[str, Any] = {}
+        contract = _contract(run)
+        if "budgets" in contract:
+            run.budget = budget_of(contract, run.name)
         if grant.checkpoint_digest:
             raw = await checkpoint_of(run, rest.popleft(), bodies)
-            state = cast("dict[str, Any]", codec.unpack(raw, what=f"Checkpoint of {run.name}"))
-            self._state = raw
+            run.state = run.budget.open(raw, f"Checkpoint of {run.name}")
+        state = cast("dict[str, Any]", codec.unpack(run.state, what=f"Checkpoint of {run.name}"))
         resolution = codec.unpack(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
+        mission = name_of(grant.group)
+        if (provider := run.desk.workshop.credentials) is not None:
+            run.credentials = await secrets_of(provider, mission, run.handler.capability)
         return Given(
-            mission=name_of(grant.group),
+            mission=mission,
             item=name_of(grant.item),
             worker=name_of(run.lease.agent),
             attempt=run.lease.number,
@@ -155,38 +175,45 @@ class _Attempt:
             state=state,
             results=results,
             resolution=resolution,
-            contract=_contract(run),
+            contract=contract,
             name=run.name,
+            credentials=run.credentials,
+            spent=run.budget.spent,
         )
 
     def _block(self, blocked: Blocked) -> None:
         run = self._run
         try:
-            reason, needs, ttl_ms = terms_of(blocked)
+            with hiding(self._inputs):
+                reason, needs, ttl_ms = terms_of(blocked)
+            run.credentials.refuse_in(needs, "Blocked: needs")
         except Exception as error:  # the same code says it again
             self._fail(error, retryable=False)
             return
-        # Each save travels before this: only what the handler began with, and nobody has saved, is brought along.
+        # Each save travels before this: only what the handler began with or spent, and nobody has saved, is brought along.
         number, digest, state = run.checkpoint_number, run.checkpoint_digest, b""
-        if not digest:
-            number, digest, state = number + 1, codec.digest(self._state), self._state
+        if not digest or not run.budget.is_saved:
+            state = run.budget.seal(run.state)
+            number, digest = number + 1, codec.digest(state)
         self.ending = Block(*self._target, number, digest, state, reason, needs, ttl_ms)
 
     def _submit(self, result: Any) -> None:
         try:
             raw = result.raw if isinstance(result, Packed) else _pack_result(result)
+            self._run.credentials.refuse_in(raw, "result")
         except Exception as error:  # the same code gives it again
             self._fail(error, retryable=False)
         else:
             self.ending = Submit(*self._target, codec.digest(raw), raw)
 
     def _fail(self, error: BaseException, *, retryable: bool) -> None:
-        if isinstance(error, Reported):
-            self.failure = error.failure
-        else:
-            self.failure = failure_of(error, retryable=retryable, place=self._run.handler.line)
-        if _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s: %s", self._run.name, traceback_of(error))
+        with hiding(self._inputs):
+            if isinstance(error, Reported):
+                self.failure = error.failure.hidden()
+            else:
+                self.failure = failure_of(error, retryable=retryable, place=self._run.handler.line)
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("%s: %s", self._run.name, traceback_of(error))
         raw = self.failure.evidence()
         self.ending = FailOperation(*self._target, codec.digest(raw), raw, retryable=self.failure.retryable)
 
@@ -203,7 +230,8 @@ def _over_time(timeout_s: float) -> TimeoutError:
 def _call(run: Run, given: Given) -> partial[Any]:
     """The handler with its context and its inputs, as its type reads them."""
     handler = run.handler
-    context = (ThreadContext if handler.is_sync else LoopContext)(given, RunService(run))
+    kind = ThreadContext if handler.is_sync else LoopContext
+    context = kind(given, RunService(run), run.desk.workshop.tools)
     return partial(
         handler.function, context, given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
     )

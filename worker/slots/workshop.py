@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from ..credentials import Provider
+from .budget import Spending
 from .threads import Threads
+from .tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +17,9 @@ class Workshop:
 
     threads: Threads
     """The threads of its sync handlers, and what it has given up."""
+    credentials: Provider | None = None
+    """Where its runs have their secrets from."""
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """By their names."""
+    spending: Spending = field(default_factory=Spending)
+    """What its runs have spent."""
