@@ -73,6 +73,8 @@ class GroupFacts:
     """Through which Event its newest Snapshot goes; None where it has none."""
     bytes: int | None = None
     """Of memory, about; None where it was not asked for, or the server cannot say."""
+    payload_bytes: int | None = None
+    """Of inputs, Checkpoints, results and failures over 64 bytes, exactly; None where it was not asked for."""
     takes: tuple[str, ...] = ()
     """Where in the index something of it is takeable: by capability, with the major version where one is asked for, or
     `>AGENT`."""

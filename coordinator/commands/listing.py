@@ -183,10 +183,11 @@ def groups(
     one that has ended goes when its time is over.
 
     --json: {"over_s", "groups": [{"mission", "account", "state", "weight", "priority_class", "partition", "takeable",
-    "running", "used_ms", "share", "due", "attainable", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes"}]};
+    "running", "used_ms", "share", "due", "attainable", "seq", "log_length", "items", "first_seq", "snapshot_seq", "bytes",
+    "payload_bytes"}]};
     weight is the one by the policy, over_s null without --over, share where nothing was used, share, due and attainable where
-    it has ended, attainable where no Worker is live, snapshot_seq where there is none, bytes without --sizes or where the
-    server cannot say
+    it has ended, attainable where no Worker is live, snapshot_seq where there is none, both sizes without --sizes, bytes
+    where the server cannot say; payload_bytes: inputs, Checkpoints, results and failures, exactly, those over 64 bytes
     """
 
     async def read(store: Store) -> tuple[list[GroupFacts], list[Share]]:
@@ -203,7 +204,10 @@ def groups(
         if sizes:
             wanted = [one.group for one in everything if account in (None, one.account)][:most]
             measured = await memory.sizes(store, wanted)
-            everything = [replace(one, bytes=measured.get(one.group)) for one in everything]
+            held = await memory.payloads(store, wanted)
+            everything = [
+                replace(one, bytes=measured.get(one.group), payload_bytes=held.get(one.group)) for one in everything
+            ]
         return everything, shares(everything, policy, live, used_ms)
 
     found = [
@@ -224,7 +228,7 @@ def groups(
         *(Column("ITEMS", right=True, is_extra=True), Column("SEQ", right=True, is_extra=True)),
         *(Column("LOG", right=True, is_extra=True), Column("FIRST", right=True, is_extra=True)),
         Column("SNAPSHOT", right=True, is_extra=True),
-        *([Column("BYTES", right=True)] if sizes else []),
+        *([Column("BYTES", right=True), Column("PAYLOAD", right=True, is_extra=True)] if sizes else []),
     ]
     table(
         columns,
@@ -234,7 +238,7 @@ def groups(
                 *(f"{one.used_ms / 1000:,.1f}", _part(share.had), _part(share.due), _part(share.attainable)),
                 *(one.items, one.seq, one.log_length, one.first_seq or "-"),
                 "-" if one.snapshot_seq is None else one.snapshot_seq,
-                *((["-" if one.bytes is None else size(one.bytes)]) if sizes else ()),
+                *((["-" if one is None else size(one) for one in (one.bytes, one.payload_bytes)]) if sizes else ()),
             )
             for one, share in found[:most]
         ),

@@ -61,6 +61,14 @@ async def bounds(client: Any, base: str, group: GroupId) -> tuple[int, int]:
     return int(first or 1), int((snapshot or b"0").split()[0])
 
 
+async def entries_up_to(
+    client: Any, base: str, group: GroupId, first: int, last: int, count: int
+) -> list[tuple[int, int]]:
+    """Sequence and bytes of the entries from `last` down to `first`, the newest first."""
+    found = await client.xrevrange(keys.log(base, group), max=f"{last}-0", min=f"{first}-0", count=count)
+    return [(int(entry_id.partition(b"-")[0]), sum(map(len, fields.values()))) for entry_id, fields in found]
+
+
 async def entries_after(client: Any, base: str, group: GroupId, after: int, count: int) -> list[Entry]:
     """Up to `count` entries after a sequence, as the stream has them.
 

@@ -13,7 +13,10 @@ from .store import Store
 
 SAMPLED = 64
 """Items that are measured of a Group; the others count as much as these."""
+PAGE = 2_000
 _BODIES = ("in", "ck0", "ck1", "rs", "fl", "nd", "rv", "ef", "out")
+_LENGTHS = tuple(f"{name}x" for name in _BODIES if name != "out")
+"""The fields that say how long a body in a key of its own is."""
 
 
 async def sizes(store: Store, groups: Sequence[GroupId]) -> dict[GroupId, int]:
@@ -48,3 +51,17 @@ async def _size(client: Any, base: str, group: GroupId) -> int | None:
 
 def _bodies(base: str, group: GroupId, item: str) -> list[str]:
     return [keys.body(base, group, item, name) for name in _BODIES]
+
+
+async def payloads(store: Store, groups: Sequence[GroupId]) -> dict[GroupId, int]:
+    """Bytes of what stands in each Group's items: inputs, Checkpoints, results, failures and the like, those over 64 bytes."""
+    found: dict[GroupId, int] = {}
+    for group in groups:
+        base, size = store.base(store.partition_of(group)), 0
+        ids = await store.run(views.item_ids, base, group)
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            for fields in await store.run(views.fields_of, base, group, page, _LENGTHS):
+                size += sum(int(length) for length in fields.values() if length.isdigit())
+        found[group] = size
+    return found

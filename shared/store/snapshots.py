@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from ..errors import Corrupt, Refused, TreadleError, Unavailable
 from ..model import GroupId
 from ..names import shown
@@ -23,6 +25,8 @@ PAGE = 1_000
 """Entries folded between two other things of the same process: about 10 ms."""
 LOG_KEEP = 10_000
 """Events below its Snapshot that a log keeps (TREADLE_LOG_KEEP)."""
+LOG_KEEP_BYTES = 64 << 20
+"""And so many bytes of them at most: Evidence may be 16 KiB an Event."""
 CHUNKS_MAX = 256
 """As `snapshot.lua`."""
 _HEAD = ("through", "digest", "size", "chunks")
@@ -127,8 +131,33 @@ async def create(store: Store, group: GroupId, *, actor: str = "timer", keep: in
         current = int(answer[2])
         if answer[1] == b"repeated":
             break
-    first = await trim(store, group, max(1, current + 1 - keep))
+    first = await trim(store, group, await _first_kept(store, group, current, keep))
     return Installed(group, current, head[3], len(raw), first)
+
+
+async def _first_kept(store: Store, group: GroupId, through: int, keep: int) -> int:
+    """The first Event below a Snapshot that stays: of the last `keep` as many as are not too many bytes."""
+    base, first, kept, at = store.base(store.partition_of(group)), max(1, through + 1 - keep), 0, through
+    if not await store.run(_may_be_heavy, base, group):
+        return first
+    while at >= first:
+        entries = await store.run(log.entries_up_to, base, group, first, at, PAGE)
+        for seq, size in entries:
+            kept += size
+            if kept > LOG_KEEP_BYTES:
+                return seq + 1
+            at = seq - 1
+        if not entries:
+            break
+    return first
+
+
+async def _may_be_heavy(client: Any, base: str, group: GroupId) -> bool:
+    """Whether the whole log is beyond the bound, or the server cannot say: only then its Events are looked at."""
+    try:
+        return int(await client.memory_usage(keys.log(base, group)) or 0) > LOG_KEEP_BYTES
+    except ResponseError:
+        return True
 
 
 def digest_of(raw: bytes) -> str:

@@ -6,6 +6,8 @@ BR-97: cancel returned fine, and the job ran anyway.
 | --- | --- |
 | open (waits for others, for its time), offered | cancelled; nobody is given it any more |
 | queued, active before or after a Checkpoint | cancelled; its Worker is told, and whatever it still sends is refused |
+| asked for its slot | cancelled; what it saves to yield is refused, and nobody waits for its slot any more |
+| blocked | cancelled; an answer to what it needs is refused |
 | failed, waiting for another attempt | failed for good |
 | parked | cancelled |
 | verified, failed | Refused, INVALID_STATE_TRANSITION, and it stays as it is |
@@ -21,7 +23,7 @@ from typing import Any
 import anyio
 import pytest
 from store.by_hand import HandWorker
-from store.world import PREFIX, World
+from store.world import PREFIX, World, a_block, a_yield, an_ask
 from treadle.coordinator import Client, Job, JobCancelled, JobFailed, MissionFailed, MissionSpec, Retry, WorkSpec
 from treadle.shared.errors import Misuse, Refused
 from treadle.shared.model import EventKind, ItemState, MissionState
@@ -90,6 +92,26 @@ async def test_active_before_and_after_a_checkpoint(client: Client, hand: HandWo
     assert await job.cancel("no longer wanted") is ItemState.CANCELLED
     assert (await hand.save(grant, {"next": 2})).code != "OK"
     assert (await hand.end(grant, {"late": True})).code != "OK"
+    await is_cancelled_for_good(hand, job)
+
+
+async def test_br_97_asked_for_its_slot(client: Client, hand: HandWorker) -> None:
+    job = await job_of(client)
+    grant = await hand.take(job)
+    assert (await hand.turn(grant.group, an_ask(grant))).code == "OK"
+    assert await job.cancel() is ItemState.CANCELLED
+    assert (await hand.turn(grant.group, a_yield(grant))).code != "OK"
+    await is_cancelled_for_good(hand, job)
+
+
+async def test_br_97_blocked(client: Client, hand: HandWorker) -> None:
+    job = await job_of(client)
+    grant = await hand.take(job)
+    assert (await hand.turn(grant.group, a_block(grant))).code == "OK"
+    assert await job.state() is ItemState.BLOCKED
+    assert await job.cancel() is ItemState.CANCELLED
+    with pytest.raises(Refused):
+        await job.unblock({"go": "on"})
     await is_cancelled_for_good(hand, job)
 
 

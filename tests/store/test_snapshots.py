@@ -139,6 +139,23 @@ async def test_s13_what_a_snapshot_covers_may_be_trimmed_and_nothing_else(world:
     assert differences(await snapshots.fold(world.store, group), stored) == []
 
 
+async def test_br_65_of_what_a_snapshot_covers_a_log_keeps_so_many_bytes_at_most(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.audited = False  # the audit reads a log from its start
+    made = await world.mission(GROUP, *(a_new_item(f"i{number:02}") for number in range(41)))
+    hand = await world.hand()
+    for grant in await hand.take(GROUP, 40, slots=40):
+        await hand.do(a_fail(grant, b"e" * 2_000))
+    monkeypatch.setattr(snapshots, "LOG_KEEP_BYTES", 20_000)
+    monkeypatch.setattr(snapshots, "PAGE", 7)
+    installed = await snapshots.create(world.store, made)
+    kept = await world.raw.xrange(keys.log(world.store.base(0), made), min=f"{installed.first}-0")
+    sizes = [sum(map(len, entry.values())) for name, entry in kept if int(name.split(b"-")[0]) <= installed.through]
+    assert 15_000 < sum(sizes) <= 20_000
+    assert (await verifying.verify(world.store, made)).differences == ()
+
+
 async def test_s14_who_asks_for_what_was_trimmed_is_told_where_to_go_on(world: World) -> None:
     world.audited = False
     group = await lived(world)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from builders import a_new_item, a_new_mission
-from store.world import SHORT_MS, World, a_fail, a_submit
+from store.world import SHORT_MS, World, a_fail, a_save, a_submit
 from treadle.coordinator.core.gates import Code, Gate, explain
 from treadle.shared import codec
 from treadle.shared.facts import FailureFacts
 from treadle.shared.model import Capability, GroupId, ItemId, MissionState
 from treadle.shared.store import commands, pictures, stuck
-from treadle.shared.store.sizes import sizes
+from treadle.shared.store.sizes import payloads, sizes
 
 M, ODD = GroupId("m-1"), GroupId("%F0%9F%98%80%20%7Bx%7D")
 
@@ -229,3 +229,12 @@ async def test_a_group_takes_more_memory_for_longer_bodies_and_more_items(world:
     assert 100_000 < found[M] < 400_000
     assert 1_000_000 < found[GroupId("large")] < 2_000_000
     assert found[GroupId("nowhere")] == 0
+
+
+async def test_br_65_what_a_group_holds_in_payloads_is_told_to_the_byte(world: World) -> None:
+    await world.mission(M, a_new_item("a", inputs=b"x" * 1_000), a_new_item("b", inputs=b"short"))
+    hand = await world.hand()
+    grant = await hand.started(M)
+    for operation in (a_save(grant, 1, b"c" * 500), a_submit(grant, b"r" * 300)):
+        assert (await hand.do(operation, partition=grant.partition)).code == "OK"
+    assert await payloads(world.store, [M, GroupId("nowhere")]) == {M: 1_000 + 500 + 300, GroupId("nowhere"): 0}

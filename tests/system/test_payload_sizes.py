@@ -35,7 +35,7 @@ async def stored(endpoint: FakeEndpoint) -> Dump:
 
 
 async def test_br_65_inputs_are_taken_up_to_the_limit_and_one_byte_more_writes_nothing() -> None:
-    """In part: the bytes that a Group holds are told nowhere, and nothing but time bounds what is kept of it."""
+    """What ended Missions keep is bounded by time alone; what their logs keep, by bytes too."""
     endpoint = FakeEndpoint()
     sizes = {"a-megabyte": 1_000_000, "less-one": codec.INPUTS_MAX - 1, "limit": codec.INPUTS_MAX}
     async with Client.connect(endpoint, actor="ann") as client:
