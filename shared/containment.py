@@ -26,6 +26,7 @@ from .processes import (
     Identity,
     Life,
     grown,
+    has_children,
     identity,
     life_of,
     living,
@@ -46,6 +47,13 @@ def become_subreaper() -> bool:
 def enclosed(leader: Identity, mark: str) -> frozenset[Identity]:
     """The live processes of a slot, its first one included."""
     return living(_found(leader, mark, frozenset({leader})))
+
+
+def is_alone(leader: Identity, mark: str) -> bool:
+    """Whether it lives, and nothing it has started does: what has lost its parent is its own child, by the subreaper."""
+    if sys.platform != "linux":
+        return enclosed(leader, mark) == {leader}
+    return life_of(leader) is Life.ALIVE and not has_children(leader)
 
 
 def end_enclosed(leader: Identity, mark: str, *, patience_s: float = KILL_PATIENCE_S) -> Life:

@@ -115,6 +115,15 @@ def send(who: Identity, number: int) -> bool:
     return True
 
 
+def has_children(who: Identity) -> bool:
+    """Whether any process, also one that has ended and is not reaped, has it as its parent."""
+    try:
+        tasks = Path(f"/proc/{who.pid}/task").iterdir()
+        return any((task / "children").read_bytes() for task in tasks)
+    except OSError:  # not every kernel tells
+        return any(row.parent == who.pid for pid in psutil.pids() if (row := _observe(pid)))
+
+
 def tree_of(leader: Identity) -> frozenset[Identity]:
     """The live processes of its tree: itself, the group and session it leads, and all descendants; never the caller."""
     return living(grown(leader, frozenset({leader})))
@@ -167,6 +176,13 @@ class Child:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+    def wait_unreaped(self) -> None:
+        """Returns once it has ended; its pid is still its own, and so are its group and its session."""
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        while life_of(self.identity) is not Life.GONE:
+            time.sleep(LOOK_EVERY_S)
 
     def stop(self, *, grace_s: float) -> int | None:
         """Terminate it with its tree and reap it; the exit status, None where it could not be ended. Twice is fine."""

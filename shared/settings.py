@@ -102,6 +102,11 @@ class Settings(BaseSettings):
         description="A policy file that each Worker applies, at its start and whenever the file changes (docs/policy.md)",
         json_schema_extra={"bound": "a file", "default": "none"},
     )
+    slot_dir: Path | None = Field(
+        default=None,
+        description="Where a Worker makes the folder of its slots that are processes of their own",
+        json_schema_extra={"bound": "a folder", "default": "the folder for temporary files"},
+    )
 
     credentials: Path | None = Field(
         default=None,

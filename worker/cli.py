@@ -24,7 +24,7 @@ from treadle.shared.settings import Settings
 from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
-from .handlers import load
+from .handlers import Runtime, load
 from .process import Process
 from .roster import recorded
 from .slots.tools import collect_tools
@@ -71,6 +71,9 @@ def run(
         Path | None,
         typer.Option(help="Credentials file: which work is given which secrets. TREADLE_CREDENTIALS, else none."),
     ] = None,
+    runtime: Annotated[
+        str, typer.Option(help="Where handlers run that do not say it: task, or process for one of its own.")
+    ] = "task",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Works until SIGTERM, Ctrl-C or `drain`; then handlers get TREADLE_GRACE_S to reach a safe point.
@@ -93,6 +96,8 @@ def run(
             slots=settings.slots,
             resources=dict(parse(settings.resources)),
             groups=groups,
+            runtime=_runtime(runtime),
+            slot_dir=settings.slot_dir,
             lease_ttl_s=settings.lease_ttl_s,
             grace_s=settings.grace_s,
             log_keep=settings.log_keep,
@@ -118,6 +123,12 @@ def run(
     finally:
         if process is not None and process.left:
             process.leave(sys.exc_info()[1])
+
+
+def _runtime(said: str) -> Runtime:
+    if said not in ("task", "process"):
+        raise Misuse(f"--runtime: {said[:40]!r}, must be task or process")
+    return "process" if said == "process" else "task"
 
 
 app.command()(drain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from .effects.effect import Effect
@@ -103,6 +104,11 @@ class AnyContext(Protocol):
     @property
     def why_stopped(self) -> str:
         """Why this run is to end: its slot is asked for, its lease is lost, the Worker stops; '' while it goes on."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """An empty folder of this run's own (0700), gone with it; in a process of its own, where it begins."""
         ...
 
     @property

@@ -12,8 +12,8 @@ import re
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
@@ -27,6 +27,7 @@ from .context import Context as Context
 from .context import Fail as Fail
 from .context import Stopped as Stopped
 from .context import SyncContext as SyncContext
+from .slots.limits import Limits
 
 VERSION = re.compile(r"(?:0|[1-9]\d{0,8})(?:\.(?:0|[1-9]\d{0,8})){2}(?:-[0-9A-Za-z.-]{1,32})?")
 FRAMES_SHOWN_MAX = 6
@@ -56,6 +57,12 @@ class Handler:
     """What it returns, where it says so."""
     runtime: Runtime | None = None
     """Where it runs; None: where its Worker has those run that say nothing."""
+    limits: Limits | None = None
+    """What its process may use."""
+    environment: tuple[str, ...] = ()
+    """Variables of the Worker's environment that its process gets besides the usual few."""
+    home: str = ""
+    """The module that holds it, for a process of its own to import; '' where that is not known."""
     is_sync: bool = field(init=False)
     """Whether it runs in a thread: a plain `def`."""
 
@@ -63,6 +70,16 @@ class Handler:
         called = vars(type(self.function)).get("__call__")  # of an object with an `async def __call__`
         is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
         object.__setattr__(self, "is_sync", not is_async)
+
+    @property
+    def ends_with_its_run(self) -> bool:
+        """Whether nothing of it can go on when its run is over: a thread may, and a process is first proved to be gone."""
+        return not self.is_sync and self.runtime != "process"
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether its time-out ends it whatever it does: a thread cannot be stopped."""
+        return self.runtime == "process" or not self.is_sync
 
     @property
     def place(self) -> str:
@@ -125,16 +142,40 @@ class _TypedMark(Protocol[P, Inputs]):
 
 
 @overload
-def handler(capability: str, *, version: str = ...) -> _Mark: ...
+def handler(
+    capability: str,
+    *,
+    version: str = ...,
+    runtime: Runtime | None = ...,
+    limits: Limits | None = ...,
+    environment: Sequence[str] = ...,
+) -> _Mark: ...
 @overload
-def handler(capability: str, *, version: str = ..., inputs: Callable[P, Inputs]) -> _TypedMark[P, Inputs]: ...
-def handler(capability: str, *, version: str = "1.0.0", inputs: Any = None) -> Any:
+def handler(
+    capability: str,
+    *,
+    version: str = ...,
+    inputs: Callable[P, Inputs],
+    runtime: Runtime | None = ...,
+    limits: Limits | None = ...,
+    environment: Sequence[str] = ...,
+) -> _TypedMark[P, Inputs]: ...
+def handler(
+    capability: str,
+    *,
+    version: str = "1.0.0",
+    inputs: Any = None,
+    runtime: Runtime | None = None,
+    limits: Limits | None = None,
+    environment: Sequence[str] = (),
+) -> Any:
     """Register a function of (context, inputs) as what does the work of `capability`.
 
-    An `async def` runs on the Worker's event loop, a plain `def` in a thread. `inputs` is a pydantic model or a dataclass:
-    the function is called with a value of it, and `spec` is checked by type checkers; a parameter annotated with one does
-    the same at run time. The function itself is returned, so a test may call it. Misuse for a malformed capability or
-    version, and for a function that cannot be called so.
+    An `async def` runs on the Worker's event loop, a plain `def` in a thread; with `runtime="process"` both run in a
+    process of their own, with `limits`, and with the variables named in `environment` besides the usual few. `inputs` is
+    a pydantic model or a dataclass: the function is called with a value of it, and `spec` is checked by type checkers; a
+    parameter annotated with one does the same at run time. The function itself is returned, so a test may call it.
+    Misuse for a malformed capability or version, and for a function that cannot be called so.
     """
     if not isinstance(capability, str):
         raise Misuse('handler: needs the capability\'s name: write @handler("thumbnails"), not @handler')
@@ -143,6 +184,8 @@ def handler(capability: str, *, version: str = "1.0.0", inputs: Any = None) -> A
         raise Misuse(f"handler {name}: version {str(version)[:80]!r} is not of the form '1.0.0'")
     if inputs is not None and not is_form(inputs):
         raise Misuse(f"handler {name}: inputs={str(inputs)[:80]} is neither a pydantic model nor a dataclass")
+
+    _check_process(name, runtime, limits, environment)
 
     def register(function: Any) -> Any:
         made = Handler(name, version, function)
@@ -155,12 +198,26 @@ def handler(capability: str, *, version: str = "1.0.0", inputs: Any = None) -> A
             function,
             None if form is None else Form(form, what=f"inputs of {name}"),
             None if result in (Any, None, type(None)) else Form(result, what=f"result of {name}"),
+            runtime,
+            limits,
+            tuple(environment),
         )
         setattr(function, _MARK, (*getattr(function, _MARK, ()), made))
         function.spec = made.spec
         return function
 
     return register
+
+
+def _check_process(name: str, runtime: object, limits: object, environment: object) -> None:
+    if runtime not in (None, "task", "process"):
+        raise Misuse(f"handler {name}: runtime={str(runtime)[:80]!r}, must be 'task' or 'process'")
+    if limits is not None and not isinstance(limits, Limits):
+        raise Misuse(f"handler {name}: limits={str(limits)[:80]}, must be Limits(memory_mb=..., cpu_s=...)")
+    if isinstance(environment, str) or not all(isinstance(one, str) for one in cast("Sequence[object]", environment)):
+        raise Misuse(f"handler {name}: environment={str(environment)[:80]!r}, must be names, as ('DATA_DIR',)")
+    if runtime == "task" and (limits is not None or environment):
+        raise Misuse(f"handler {name}: limits and environment are for runtime='process'; the Worker's own are shared")
 
 
 def _check_function(made: Handler) -> None:
@@ -241,11 +298,16 @@ def load(module_name: str, app_dir: Path | None = None) -> dict[Capability, Hand
     first = [str(folder) for folder in dict.fromkeys(folders)]
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
     importlib.invalidate_caches()
+    return imported(module_name, searched=first)
+
+
+def imported(module_name: str, *, searched: Sequence[str] = ()) -> dict[Capability, Handler]:
+    """The handlers of a module that is on the path; Misuse as `load`."""
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise Misuse(_does_not_import(module_name, error, searched=first)) from None
-    found = collect(module)
+        raise Misuse(_does_not_import(module_name, error, searched=searched)) from None
+    found = {name: replace(one, home=module_name) for name, one in collect(module).items()}
     if not found:
         raise Misuse(
             f"--handlers: module {module_name!r} ({getattr(module, '__file__', None) or 'a namespace'}) "
@@ -255,7 +317,25 @@ def load(module_name: str, app_dir: Path | None = None) -> dict[Capability, Hand
     return found
 
 
-def _does_not_import(module_name: str, error: BaseException, *, searched: list[str]) -> str:
+def settle(handlers: Mapping[Capability, Handler], runtime: Runtime) -> dict[Capability, Handler]:
+    """The handlers, each with the runtime that it has; Misuse where a process of its own could not import one."""
+    settled: dict[Capability, Handler] = {}
+    for name, one in handlers.items():
+        made = replace(one, runtime=one.runtime or runtime)
+        if made.runtime == "process":
+            home = one.home or getattr(one.function, "__module__", "")
+            module = sys.modules.get(home)
+            if home == "__main__" or module is None or name not in collect(module):
+                raise Misuse(
+                    f"handler {name}: {one.place} is to run in a process of its own, which cannot import it from "
+                    f"{home or 'nowhere'!r}; put it into a module, or use runtime='task'"
+                )
+            made = replace(made, home=home)
+        settled[name] = made
+    return settled
+
+
+def _does_not_import(module_name: str, error: BaseException, *, searched: Sequence[str]) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

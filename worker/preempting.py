@@ -133,7 +133,7 @@ class Preempting:
             request.is_reserved = True
             self._lanes.ask(request.run.grant.partition, self._ask(request), Ticket())
         elif request is not None and outcome.done:
-            request.run.wants_yield = True
+            request.run.ask_yield()
             _log.info("%s: asked for its slot, it yields at its next checkpoint", request.run.name)
         elif request is not None:
             self._give_up(self._requests.pop(operation.lease))

@@ -91,8 +91,8 @@ class Tenure:
         self.sought = (*dict.fromkeys(map(shelf, session.capabilities)), directed_to(session.agent))
         """Under which names the directory is looked at: its capabilities, and what is offered to it by name."""
         self.asked = AskedByName(session, slots=slots, resources=resources, serves=self.serves)
-        cut_off = {shelf(name) for name, one in handlers.items() if not one.is_sync}
-        cut_off -= {shelf(name) for name, one in handlers.items() if one.is_sync}
+        cut_off = {shelf(name) for name, one in handlers.items() if one.is_cut_off}
+        cut_off -= {shelf(name) for name, one in handlers.items() if not one.is_cut_off}
         self.taking = Taking(session.agent, self.sought, slots=slots, resources=resources, cut_off=cut_off)
         self.reserving = Reserving(self.taking, self.lanes, life_ms=session.lease_ttl_ms)
         self.preempting = Preempting(self.taking.ready, self.lanes)
@@ -180,7 +180,7 @@ class Tenure:
     def govern(self, policy: Policy, slots: int, now_ms: int) -> None:
         """Goes by a policy, and by so many slots, from the next decision on; what runs above them goes on to its end."""
         self.slots = self.asked.slots = self.taking.slots = slots
-        self._desk.workshop.threads.resize(slots)
+        self._desk.workshop.resize(slots)
         self.taking.ready.govern(policy, now_ms)
         self.disclosing.interval_ms = round(1000 * policy.disclosure.interval_s)
         self.taking.slot_freed()
@@ -398,7 +398,7 @@ class Tenure:
         self.preempting.stop()
         self.reserving.let_go()
         for run in self.runs.values():
-            run.wants_yield = True
+            run.ask_yield()
 
     def give_up(self, why: str) -> None:
         """The session is over: every run is cancelled, every question answered as stale, later ones too."""

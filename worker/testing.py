@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, cast
 from unittest import mock
@@ -114,6 +115,7 @@ class Workers:
         groups: a pattern of Mission ids.
         credentials: what each run is given, by name, or who is asked for it.
         tools: functions by name; default: what stands in the module, or in the test's own, under @tool.
+        A handler with `runtime="process"` runs as a task here: virtual time is of one process.
         Misuse for anything else. A Worker that ends by an error fails the test (WorkerBroke).
         """
         found = handlers_of(self._module if handlers is None else handlers)
@@ -127,8 +129,10 @@ class Workers:
             name = next(one for one in numbers if one not in kit.seats)
         agent = AgentId(token(name, field="name"))
         seat = kit.seat(name, is_worker=True, capabilities=tuple(str(capability) for capability in found))
+        # On virtual time there are no processes: all run on its loop.
+        here = {name: replace(one, runtime="task") for name, one in found.items()}
         worker = Worker(
-            found,
+            here,
             endpoint=NetworkEndpoint(kit.network, seat.process),
             name=agent,
             prefix=PREFIX,

@@ -18,9 +18,10 @@ from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .applying import PolicyFile
 from .credentials import Provider
-from .handlers import Handler
+from .handlers import Handler, Runtime, settle
 from .patience import Patience
 from .shift import Shift
+from .slots.pool import Pool
 from .slots.threads import Threads
 from .slots.tools import Tool, tools_of
 from .slots.workshop import Workshop
@@ -55,6 +56,8 @@ class Worker:
         lease_ttl_s: float = 10.0,
         grace_s: float = 20.0,
         renew_in: Literal["thread", "task"] = "thread",
+        runtime: Runtime = "task",
+        slot_dir: Path | None = None,
         seed: int | None = None,
         log_keep: int = LOG_KEEP,
         policy: Path | None = None,
@@ -67,9 +70,12 @@ class Worker:
 
         `resources`: what it has besides slots, as {"gpu": 2}: an item that needs some is started only while they are free.
 
+        `runtime`: where handlers run that do not say it. A process of its own imports a handler from its module, and has a
+        folder in `slot_dir` (None: the folder for temporary files).
+
         `seed` and `renew_in="task"` are for a simulator on a virtual clock.
 
-        Misuse for `groups` that are no pattern, and `resources` that are none.
+        Misuse for `groups` that are no pattern, `resources` that are none, and handlers that no other process can import.
         """
         try:
             has = counted(resources or {})
@@ -79,9 +85,12 @@ class Worker:
         self.name = name
         self.ready = anyio.Event()
         """Set once the first session is open."""
-        workshop = Workshop(Threads(slots), credentials, tools_of(tools or {}))
+        settled = settle(handlers, runtime)
+        modules = [one.home for one in settled.values() if one.runtime == "process"]
+        self._has_processes = bool(modules)
+        workshop = Workshop(Threads(slots), Pool(slots, modules, slot_dir), credentials, tools_of(tools or {}))
         ttl_ms = round(lease_ttl_s * 1000)
-        self._terms = Terms(name, dict(handlers), slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
+        self._terms = Terms(name, settled, slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
         self._endpoint = endpoint
         self._prefix, self._partitions = prefix, partitions
         self._policy_file = None if policy is None else PolicyFile(policy, name)
@@ -115,7 +124,10 @@ class Worker:
         StoreLost where the store was emptied, or went back in time by more than its last writes: a person must look.
         """
         store: Store | None = None
+        pool = self._terms.workshop.pool
         try:
+            if self._has_processes:
+                await pool.open()
             store = await self._connect()
             async with nullcontext() if self._policy_file is None else self._policy_file.followed(store):
                 while not self._stop.is_set():
@@ -125,6 +137,7 @@ class Worker:
                 raise
             _log.warning("stopped without the store; what is still held there lapses by itself: %s", error)
         finally:
+            await pool.close()
             if store is not None:
                 await store.aclose()
 

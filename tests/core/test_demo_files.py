@@ -48,6 +48,7 @@ class Given:
     inputs: dict[str, Any]
     results: dict[str, Any] = field(default_factory=dict)
     checkpoint_state: dict[str, Any] = field(default_factory=dict)
+    folder: Path = Path()
     resolution: Any = None
     cut_at: int = 0
     mission: str = "index"

@@ -43,6 +43,12 @@ class Printed:
         with self._lock:
             self._run, self._allowance = run, Allowance()
 
+    def log(self, level: int, name: str, text: str) -> None:
+        """What the process has logged, within the same bounds."""
+        with self._lock:
+            if self._allowance.takes(len(text), time.monotonic()):
+                logging.getLogger(name).log(level, "%s", text if text.startswith("[") else f"[{self._run}] {text}")
+
     def finish(self) -> None:
         """Takes in all that was printed so far, says what was left out, and belongs to no run from here on."""
         with self._lock:

@@ -9,7 +9,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
 import anyio.to_thread
@@ -26,8 +27,10 @@ from ..effects.gate import Gate
 from ..effects.token import Token
 from .budget import TOOL_CALLS
 from .given import Given
-from .service import Service
 from .tools import Tool, allowed
+
+if TYPE_CHECKING:  # it speaks of the store, which the process of a slot never imports
+    from .service import Service
 
 HIDDEN_CHARS_MAX = 1_000
 
@@ -82,6 +85,10 @@ class _RunContext:
     @property
     def why_stopped(self) -> str:
         return self._service.why
+
+    @cached_property
+    def folder(self) -> Path:
+        return Path(self._given.folder or self._service.folder())
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -22,6 +23,13 @@ LINE_MAX = 400
 TRACEBACK_MAX = 20_000
 LEAVES_SHOWN_MAX = 5
 LEAVES_MAX = 100
+_SIGNALS: dict[int, str] = {
+    signal.SIGKILL: "out of memory, or killed by somebody",
+    signal.SIGXCPU: "it used more processor time than its limit",
+    signal.SIGSEGV: "a fault in native code",
+    signal.SIGBUS: "a fault in native code",
+    signal.SIGABRT: "native code gave up",
+}
 _HERE = Path(__file__).parent.parent  # unresolved, as frames have it
 _OURS = tuple(f"{folder}/" for folder in (_HERE, _HERE.parent / "shared"))
 _THEIRS = f"{_HERE / 'examples'}/"
@@ -94,6 +102,17 @@ def blocked_of(error: BaseException) -> Blocked | None:
     leaves = list(_leaves(error))
     found = [leaf for leaf in leaves if isinstance(leaf, Blocked)]
     return found[0] if found and len(found) == len(leaves) else None
+
+
+def exit_text(status: int | None) -> str:
+    """How a process ended that had not said what came of its run."""
+    if status is None:
+        return "it has ended, and nobody knows how"
+    if status >= 0:
+        return f"exit status {status}"
+    name = signal.Signals(-status).name if -status in signal.valid_signals() else "unknown"
+    why = _SIGNALS.get(-status)
+    return f"killed by signal {-status} ({name})" + (f": {why}" if why else "")
 
 
 def traceback_of(error: BaseException) -> str:

@@ -28,8 +28,7 @@ _log = logging.getLogger("treadle.worker")
 class Folders:
     """One Worker's root, made at once. Misuse where it cannot be made."""
 
-    def __init__(self, base: Path | None = None) -> None:
-        base = base or Path(os.environ.get("TREADLE_SLOT_DIR") or tempfile.gettempdir())
+    def __init__(self, base: Path) -> None:
         self.mark = f"{secrets.token_hex(8)}."
         """What the mark of each slot of this Worker begins with."""
         name = PREFIX + self.mark.rstrip(".")
@@ -61,9 +60,8 @@ class Folders:
             os.close(self._owner)
 
 
-def sweep(base: Path | None = None) -> list[Path]:
+def sweep(base: Path) -> list[Path]:
     """Removes the roots of Workers that are surely gone, with the processes that bear their marks; says which."""
-    base = base or Path(os.environ.get("TREADLE_SLOT_DIR") or tempfile.gettempdir())
     swept: list[Path] = []
     for root in sorted(base.glob(f"{PREFIX}*")):
         try:

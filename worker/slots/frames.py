@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """Worker: one large part of what the next run begins with."""
     BEGIN = "begin"
     """Worker: run this capability's handler."""
+    TELL = "tell"
+    """Worker: the slot is asked for, and why."""
     STOP = "stop"
     """Worker: the run is over, and why."""
     ANSWER = "answer"
@@ -52,6 +54,7 @@ _SHAPES: dict[Kind, tuple[type, ...]] = {
     Kind.LOAD: (list, list),
     Kind.BODY: (str, bytes),
     Kind.BEGIN: (dict,),
+    Kind.TELL: (str,),
     Kind.STOP: (str, bool),
     Kind.ANSWER: (int, bytes, str),
     Kind.READY: (str,),

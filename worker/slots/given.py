@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from treadle.shared.redaction import Secrets
+from treadle.shared import codec
+from treadle.shared.redaction import Secrets, known
+
+_RESULTS = "results"
+PART_MAX = codec.PAYLOAD_MAX + 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,37 @@ class Given:
     """What its submitter agreed besides the defaults."""
     name: str
     """MISSION/ITEM as messages show it."""
+    folder: str = ""
+    """Its own, where it is made already: that of a process is, that of a task is when it is asked for."""
     credentials: Secrets = field(default_factory=Secrets)
     """What its Mission and capability are granted."""
     spent: Mapping[str, int] = field(default_factory=dict[str, int])
     """Of its budget, by earlier attempts, as far as it was saved."""
+
+
+def parts_of(given: Given) -> Iterator[tuple[str, bytes]]:
+    """All of it in packed parts, none of them larger than a body may be: each result of a dependency is one."""
+    for one in fields(given):
+        value = getattr(given, one.name)
+        if one.name != _RESULTS:
+            plain = dict(value) if isinstance(value, Secrets) else value
+            yield one.name, codec.pack(plain, field=one.name, limit=PART_MAX)
+            continue
+        for item, result in value.items():
+            yield f"{_RESULTS}/{item}", codec.pack(result, field=f"{_RESULTS}/{item}", limit=PART_MAX)
+
+
+def given_of(parts: Mapping[str, bytes]) -> Given:
+    """What `parts_of` has taken apart; its secrets are hidden from now on in this process too."""
+    values: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    for name, raw in parts.items():
+        first, is_result, item = name.partition("/")
+        value = codec.unpack(raw, what=name, limit=PART_MAX)
+        if is_result:
+            results[item] = value
+        else:
+            values[first] = value
+    secrets = Secrets(values.pop("credentials"))
+    known.learn(secrets.values())
+    return Given(**values, results=results, credentials=secrets)

@@ -7,9 +7,11 @@ for the outcome.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -95,6 +97,8 @@ class Run:
     lost_why: str = ""
     """The code that says how its lease was lost."""
     wants_yield: bool = False
+    when_asked: Callable[[], None] | None = None
+    """Called once its slot is asked for, for a handler that cannot look at it here."""
     checkpoint_number: int = 0
     checkpoint_digest: str = ""
     """Of the state that is saved under that number; '' where the next save is a new one whatever it holds."""
@@ -106,6 +110,8 @@ class Run:
     """Whether its handler is done, or given up: nothing it still asks is asked of the store."""
     has_result: bool = False
     """Whether it came to a result."""
+    folder: Path | None = None
+    """Where it asked for one."""
     began_s: float = field(default_factory=anyio.current_time)
     budget: Budget = field(default_factory=Budget)
     credentials: Secrets = field(default_factory=Secrets)
@@ -142,11 +148,17 @@ class Run:
     @property
     def leaves_its_slot(self) -> bool:
         """Whether nothing of its handler runs any more: only its end is to be stored."""
-        return self.has_returned and not self.handler.is_sync  # a thread may go on
+        return self.has_returned and self.handler.ends_with_its_run
 
     @property
     def lasted_s(self) -> float:
         return anyio.current_time() - self.began_s
+
+    def ask_yield(self) -> None:
+        """Asks it for its slot: its next checkpoint ends it."""
+        self.wants_yield = True
+        if self.when_asked is not None:
+            self.when_asked()
 
     def stop(self, end: End) -> None:
         """Cancels the handler, once; the first reason stands."""

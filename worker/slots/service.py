@@ -10,6 +10,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from treadle.shared import codec
+from treadle.shared.errors import Misuse
 from treadle.shared.progress import Said
 from treadle.shared.store import BeginEffect, CommitEffect, Save, Yield
 
@@ -37,6 +38,10 @@ class Service(Protocol):
     @property
     def why(self) -> str:
         """Why the run is to end, or has ended; '' while it goes on."""
+        ...
+
+    def folder(self) -> str:
+        """A folder of the run's own, made when it is first asked for; from any thread."""
         ...
 
     async def save(self, state: bytes) -> None:
@@ -98,6 +103,14 @@ class RunService:
     @property
     def why(self) -> str:
         return self._run.why
+
+    def folder(self) -> str:
+        """Removed when the run has unwound."""
+        run = self._run
+        if run.has_returned:
+            raise Misuse(f"folder of {run.name}: the run is over, and so is its folder")
+        run.folder = run.folder or run.desk.workshop.pool.folder()
+        return str(run.folder)
 
     async def save(self, state: bytes) -> None:
         """Stores `state` under the next number, or under the last one where it is the same state."""

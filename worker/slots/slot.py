@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Expired, Misuse, Unavailable
-from treadle.shared.inputs import plain
+from treadle.shared.errors import Corrupt, Expired, Unavailable
 from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
 from treadle.shared.names import name_of, shown
 from treadle.shared.redaction import hiding
@@ -27,6 +26,8 @@ from .contexts import LoopContext, ThreadContext
 from .errand import Errand, Packed, Reported
 from .failures import Failure, blocked_of, failure_of, traceback_of
 from .given import Given
+from .processes import process_errand
+from .results import pack_result
 from .run import Bodies as Bodies
 from .run import End
 from .run import Run as Run
@@ -40,15 +41,19 @@ _log = logging.getLogger("treadle.worker")
 async def carry_out(run: Run, bodies: Bodies) -> None:
     """Runs the handler to its end and has that end stored; the slot is free when this returns."""
     attempt = _Attempt(run)
-    with run.scope:
-        # Outside of the attempt: that the store cannot give them is nothing the handler did.
-        found = await bodies.read(run.grant.partition, wanted) if (wanted := _wanted(run.grant)) else []
-        await attempt.make(found, bodies)
-    run.has_returned, run.has_result = True, isinstance(attempt.ending, Submit)
-    await _record(run, attempt.ending, attempt.failure)
-    if attempt.errand is not None:
-        await attempt.errand.unwound()
-    _settle(run)
+    try:
+        with run.scope:
+            # Outside of the attempt: that the store cannot give them is nothing the handler did.
+            found = await bodies.read(run.grant.partition, wanted) if (wanted := _wanted(run.grant)) else []
+            await attempt.make(found, bodies)
+        run.has_returned, run.has_result = True, isinstance(attempt.ending, Submit)
+        await _record(run, attempt.ending, attempt.failure)
+    finally:
+        if attempt.errand is not None:
+            await attempt.errand.unwound()
+        _settle(run)
+        if run.folder is not None:
+            await run.desk.workshop.pool.remove(run.folder)
 
 
 async def _record(run: Run, ending: Operation | None, failure: Failure | None) -> None:
@@ -105,7 +110,8 @@ class _Attempt:
             given = await self._given(found, bodies)
             self._inputs = given.inputs
             timeout_s = _timeout_s(given)
-            call = _call(run, given)
+            service = RunService(run)
+            call = None if run.handler.runtime == "process" else _call(run, given, service)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
             self.ending = Release(*self._target[:3], PARKS)
@@ -119,7 +125,9 @@ class _Attempt:
         threads.at_work.append(run.name)
         try:
             limiter = await threads.admit(run.name)
-            if run.handler.is_sync:
+            if call is None:
+                self.errand = await process_errand(run, given, service)
+            elif run.handler.is_sync:
                 self.errand = ThreadErrand(threads, run.name, call, limiter)
             else:
                 self.errand = TaskErrand(threads, run.name, call)
@@ -199,7 +207,7 @@ class _Attempt:
 
     def _submit(self, result: Any) -> None:
         try:
-            raw = result.raw if isinstance(result, Packed) else _pack_result(result)
+            raw = result.raw if isinstance(result, Packed) else pack_result(result)
             self._run.credentials.refuse_in(raw, "result")
         except Exception as error:  # the same code gives it again
             self._fail(error, retryable=False)
@@ -227,11 +235,11 @@ def _over_time(timeout_s: float) -> TimeoutError:
     return TimeoutError(f"it took longer than its time-out of {timeout_s:g} s")
 
 
-def _call(run: Run, given: Given) -> partial[Any]:
+def _call(run: Run, given: Given, service: RunService) -> partial[Any]:
     """The handler with its context and its inputs, as its type reads them."""
     handler = run.handler
     kind = ThreadContext if handler.is_sync else LoopContext
-    context = kind(given, RunService(run), run.desk.workshop.tools)
+    context = kind(given, service, run.desk.workshop.tools)
     return partial(
         handler.function, context, given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
     )
@@ -253,14 +261,6 @@ def _timeout_s(given: Given) -> float:
     if not isinstance(timeout_s, int | float) or not timeout_s > 0:
         raise Corrupt(f"contract of {given.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
     return float(timeout_s)
-
-
-def _pack_result(result: Any) -> bytes:
-    try:
-        return codec.pack(result, field="result", limit=codec.RESULT_MAX)
-    except Misuse:
-        # Only now: most results are plain, and looking through them costs more than packing.
-        return codec.pack(plain(result), field="result", limit=codec.RESULT_MAX)
 
 
 def _gone(name: str) -> Expired:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..credentials import Provider
 from .budget import Spending
+from .pool import Pool
 from .threads import Threads
 from .tools import Tool
 
@@ -17,9 +18,16 @@ class Workshop:
 
     threads: Threads
     """The threads of its sync handlers, and what it has given up."""
+    pool: Pool = field(default_factory=lambda: Pool(1))
+    """The processes of the handlers that have one of their own."""
     credentials: Provider | None = None
     """Where its runs have their secrets from."""
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """By their names."""
     spending: Spending = field(default_factory=Spending)
     """What its runs have spent."""
+
+    def resize(self, slots: int) -> None:
+        """Has room for so many slots from now on."""
+        self.threads.resize(slots)
+        self.pool.resize(slots)

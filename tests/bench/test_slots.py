@@ -1,0 +1,142 @@
+"""What it costs to begin a handler, from its run being there to its first line: in a task, a thread, a process.
+
+A slot is free again when its run has unwound: `again` is the whole, from one run to the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from bench import starts
+from bench.measuring import Results, percentile
+from treadle.shared import codec
+from treadle.shared.model import GroupId
+from treadle.shared.progress import Said
+from treadle.worker.handlers import Handler, collect, settle
+from treadle.worker.slots.contexts import LoopContext, ThreadContext
+from treadle.worker.slots.errand import Errand
+from treadle.worker.slots.given import Given
+from treadle.worker.slots.pool import Pool
+from treadle.worker.slots.processes import ProcessErrand
+from treadle.worker.slots.tasks import TaskErrand
+from treadle.worker.slots.threads import ThreadErrand, Threads
+
+WARM, COLD, TASKS = 200, 10, 2_000
+
+
+class NoService:
+    """A Worker of which nothing is asked."""
+
+    has_returned = is_over = is_lost = False
+    why = ""
+
+    def folder(self) -> str:
+        raise NotImplementedError
+
+    def spend(self, dimension: str, amount: int) -> None:
+        raise NotImplementedError(dimension, amount)
+
+    def left(self, dimension: str) -> int | None:
+        raise NotImplementedError(dimension)
+
+    async def save(self, state: bytes) -> None:
+        raise NotImplementedError(state)
+
+    def progress(self, said: Said) -> None:
+        raise NotImplementedError(said)
+
+    async def begin_effect(self, effect: str) -> tuple[str, bytes]:
+        raise NotImplementedError(effect)
+
+    async def commit_effect(self, effect: str, result: bytes) -> tuple[str, bytes]:
+        raise NotImplementedError(effect, result)
+
+
+GIVEN = Given(
+    mission="bench",
+    item="a",
+    worker="w",
+    attempt=1,
+    ownership_epoch=1,
+    lease="lease",
+    incarnation=1,
+    inputs={"i": 1},
+    state={},
+    results={},
+    resolution=None,
+    contract={},
+    name="bench/a",
+)
+GROUP = GroupId("bench")
+
+
+def handlers(runtime: str) -> dict[str, Handler]:
+    found = settle(collect(starts), "process" if runtime == "process" else "task")
+    return {str(name): one for name, one in found.items()}
+
+
+def row(delays: list[float], whole: list[float]) -> dict[str, float]:
+    return {
+        "p50 us": 1e6 * percentile(delays, 0.5),
+        "p95 us": 1e6 * percentile(delays, 0.95),
+        "again p50 us": 1e6 * percentile(whole, 0.5),
+    }
+
+
+async def test_a_start_in_a_task_or_a_thread(results: Results, rounds: range, scaled: Callable[[int], int]) -> None:
+    threads, found = Threads(1), handlers("task")
+    limiter = await threads.admit("bench")
+    for _ in rounds:
+        for name in ("starts.loop", "starts.thread"):
+            delays: list[float] = []
+            whole: list[float] = []
+            for _ in range(scaled(TASKS)):
+                began_s = time.monotonic()
+                errand: Errand
+                if found[name].is_sync:
+                    call = partial(found[name].function, ThreadContext(GIVEN, NoService()), GIVEN.inputs)
+                    errand = ThreadErrand(threads, "bench", call, limiter)
+                else:
+                    call = partial(found[name].function, LoopContext(GIVEN, NoService()), GIVEN.inputs)
+                    errand = TaskErrand(threads, "bench", call)
+                delays.append(await errand.run() - began_s)
+                await errand.unwound()
+                whole.append(time.monotonic() - began_s)
+            results.add(f"slot start, {'thread' if found[name].is_sync else 'task'}", row(delays, whole))
+
+
+@pytest.mark.timeout(300)
+async def test_a_start_in_a_process(
+    results: Results, rounds: range, scaled: Callable[[int], int], tmp_path: Path
+) -> None:
+    found = handlers("process")["starts.loop"]
+    for _ in rounds:
+        for kind, runs in (("warm", scaled(WARM)), ("cold", scaled(COLD))):
+            pool = Pool(1, [found.home], tmp_path)
+            await pool.open()
+            delays: list[float] = []
+            whole: list[float] = []
+            try:
+                for number in range(runs + 1):
+                    group = GROUP if kind == "warm" else GroupId(f"bench-{number}")
+                    began_s = time.monotonic()
+                    taken = await pool.take(group, found.capability)
+                    errand = ProcessErrand(pool, taken, group, found, GIVEN, NoService())
+                    said = await errand.run()
+                    started_s = codec.unpack(said.raw, what="result")
+                    assert isinstance(started_s, float)
+                    await errand.unwound()
+                    if number or kind == "cold":
+                        delays.append(started_s - began_s)
+                        whole.append(time.monotonic() - began_s)
+                    if kind == "cold":  # a new pool has neither a warm nor a spare one
+                        await pool.close()
+                        pool = Pool(1, [found.home], tmp_path)
+                        await pool.open()
+            finally:
+                await pool.close()
+            results.add(f"slot start, {kind} process", row(delays, whole))

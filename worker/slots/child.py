@@ -1,0 +1,216 @@
+"""The process of a slot: it imports the handlers, and runs one after another as its Worker says. It never sees the store.
+
+Started as `python -P -c ... FD`, with a line to its Worker at FD. Before each run it is as it was after the imports; what
+a run leaves behind is said, and the Worker then ends this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+from treadle.shared import codec
+from treadle.shared.containment import become_subreaper
+from treadle.shared.inputs import plain
+from treadle.shared.processes import follow_owner
+
+from ..context import Blocked
+from ..handlers import Handler, imported
+from .blocking import terms_of
+from .budget import Budget, budget_of
+from .contexts import LoopContext, ThreadContext
+from .errand import Errand
+from .failures import blocked_of, failure_of, traceback_of
+from .frames import FRAME_MAX, Kind
+from .given import Given, given_of
+from .limits import Limits, apply
+from .piped import Line, LineLog, PipedService
+from .results import pack_result
+from .tasks import TaskErrand
+from .threads import ThreadErrand, Threads
+from .tools import Tool, collect_tools
+
+OURS = ("MainThread", "follow-owner")
+"""The threads that stand here between runs."""
+_log = logging.getLogger("treadle.worker")
+
+
+def main() -> None:
+    """Runs until the Worker hangs up."""
+    follow_owner()
+    become_subreaper()
+    link = socket.socket(fileno=int(sys.argv[1]))
+    link.set_inheritable(False)
+    line = Line(link)
+    log = LineLog(line)
+    logging.basicConfig(level=logging.DEBUG, handlers=[log], format="%(message)s")
+    _, (path, modules) = line.hear()
+    handlers: dict[str, Handler] = {}
+    tools: dict[str, Tool] = {}
+    try:
+        sys.path[:] = path
+        for module in modules:
+            handlers.update({str(name): one for name, one in imported(module).items()})
+            tools |= collect_tools(sys.modules[module])
+    except Exception as error:
+        line.say(Kind.READY, str(error))
+    else:
+        line.say(Kind.READY, "")
+    home = _Home()
+    while True:
+        parts: dict[str, bytes] = {}
+        while (frame := line.hear()).kind is not Kind.BEGIN:
+            if frame.kind is Kind.BODY:
+                parts[frame.fields[0]] = frame.fields[1]
+        (terms,) = frame.fields
+        log.allowance = type(log.allowance)()
+        logging.root.setLevel(terms["level"])
+        home.leave(terms)
+        with asyncio.Runner() as runner:
+            ended = runner.run(_run(line, handlers[terms["capability"]], given_of(parts), tools))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        line.say(Kind.END, *ended)
+        line.say(Kind.CLEAN, home.come_back())
+
+
+async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, Tool]) -> tuple[str, bytes]:
+    """What came of the handler: `result`, `blocked`, `failure` or `stopped`, and its bytes."""
+    scope = anyio.CancelScope()
+    budget = Budget(budget_of(given.contract, given.name).limits, given.spent)
+    service = PipedService(line, budget, scope.cancel)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(line.fileno(), service.hear)
+    loop.call_soon(service.hear)  # what came with the beginning has been read already
+    try:
+        inputs = given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
+    except Exception as error:
+        return _failure(error, handler, retryable=False)
+    context = (ThreadContext if handler.is_sync else LoopContext)(given, service, tools)
+    call, threads = partial(handler.function, context, inputs), Threads(1)
+    errand: Errand
+    if handler.is_sync:
+        errand = ThreadErrand(threads, given.name, call, await threads.admit(given.name))
+    else:
+        errand = TaskErrand(threads, given.name, call)
+    ended: tuple[str, bytes] = ("stopped", b"")
+    try:
+        with scope:
+            ended = _result(await errand.run(), handler)
+    except BaseException as error:
+        ended = _raised(error, handler)
+    service.tell()
+    service.has_returned = True
+    await errand.unwound()
+    if threads.given_up:  # nothing more can come of this process
+        os._exit(1)
+    return ended
+
+
+def _result(value: Any, handler: Handler) -> tuple[str, bytes]:
+    try:
+        return "result", pack_result(value)
+    except Exception as error:  # the same code gives it again
+        return _failure(error, handler, retryable=False)
+
+
+def _raised(error: BaseException, handler: Handler) -> tuple[str, bytes]:
+    blocked = blocked_of(error)
+    if blocked is None:
+        return _failure(error, handler, retryable=True)
+    try:
+        terms_of(blocked)
+        return "blocked", _said_of(blocked)
+    except Exception as wrong:
+        return _failure(wrong, handler, retryable=False)
+
+
+def _said_of(blocked: Blocked) -> bytes:
+    said = {"reason": blocked.reason[:MOST], "needs": plain(blocked.needs), "lease_s": blocked.lease_s}
+    return codec.pack(said, field="Blocked", limit=FRAME_MAX)
+
+
+MOST = 1_000
+"""Characters of a reason that travel; fewer are kept."""
+
+
+def _failure(error: BaseException, handler: Handler, *, retryable: bool) -> tuple[str, bytes]:
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s", traceback_of(error))
+    return "failure", failure_of(error, retryable=retryable, place=handler.line).evidence()
+
+
+class _Home:
+    """What this process is between runs, and comes back to."""
+
+    def __init__(self) -> None:
+        self._folder = Path.cwd()
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._environment = dict(os.environ)
+        self._path = list(sys.path)
+        self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self._files = _files()
+
+    def leave(self, terms: Mapping[str, Any]) -> None:
+        """Goes to a run's folder, with its environment and limits."""
+        os.environ |= cast("dict[str, str]", terms["environment"])
+        os.chdir(terms["folder"])
+        apply(Limits(**terms["limits"]))
+
+    def come_back(self) -> str:
+        """Undoes what can be undone, and names what the run has left behind."""
+        os.chdir(self._folder)
+        os.umask(self._umask)
+        os.environ.clear()
+        os.environ |= self._environment
+        sys.path[:] = self._path
+        tempfile.tempdir = None  # it remembers the run's folder
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, action in self._signals.items():
+            if signal.getsignal(number) is not action and action is not None:
+                signal.signal(number, action)
+        return ", ".join([*_children(), *_threads(), *sorted(f"file {one}" for one in _files() - self._files)])[:400]
+
+
+def _children() -> list[str]:
+    """This process adopts what loses its parent: no child means no descendant at all."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []
+    return ["a child process"]
+
+
+def _threads() -> list[str]:
+    for thread in threading.enumerate():
+        if thread.name == "AnyIO worker thread":  # told to end, with the run's loop
+            thread.join(1)
+    return [f"thread {one.name}" for one in threading.enumerate() if one.name not in OURS]
+
+
+def _files() -> frozenset[str]:
+    """What is open, by number and what it is; the listing's own is not."""
+    found = set[str]()
+    with suppress(FileNotFoundError):
+        for one in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found.add(f"{one.name} ({one.readlink()})")
+    return frozenset(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The processes of a Worker's slots: started, kept warm for the next run of their kind, and all ended with it.
+
+A warm process is used again for the same Group and capability only, after a success, when nothing that the run has
+started or opened is left. A spare one has imported the handlers and belongs to nobody yet. Both end when nobody wants
+them for half a minute; together they are as many as slots at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from treadle.shared.containment import start_keeper
+from treadle.shared.model import Capability, GroupId
+from treadle.shared.processes import Child
+
+from . import threads
+from .capture import Capture
+from .enclosed import Ended, SlotProcess, in_thread
+from .environment import allowed
+from .folders import Folders, sweep
+from .frames import Kind
+
+IDLE_S = 30.0
+Key = tuple[GroupId, Capability]
+_log = logging.getLogger("treadle.worker")
+
+
+@dataclass(slots=True, eq=False)
+class _Idle:
+    process: SlotProcess
+    key: Key | None
+    """Whose it is; None: a spare one."""
+    timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """It is idle no longer."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _House:
+    """What the first process needs, and all others share."""
+
+    folders: Folders
+    capture: Capture
+    keeper: Child
+
+    @classmethod
+    def open(cls, base: Path | None) -> _House:
+        base = base or Path(tempfile.gettempdir())
+        sweep(base)
+        folders = Folders(base)
+        return cls(folders, Capture(), start_keeper(folders.mark, folders.root))
+
+    def close(self) -> None:
+        self.capture.close()
+        self.folders.close()
+        self.keeper.stop(grace_s=1)
+
+
+class Pool:
+    """One Worker's processes."""
+
+    def __init__(self, slots: int, modules: Sequence[str] = (), base: Path | None = None) -> None:
+        """`base`: where the folder of the Worker is made; None: the folder for temporary files."""
+        self._slots = slots
+        self._modules = sorted(set(modules))
+        """What each of them imports."""
+        self._base = base
+        self._house: _House | None = None
+        self._opening = threading.Lock()
+        self._idle: list[_Idle] = []
+        self._all: set[SlotProcess] = set()
+        self._tasks: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._is_closed = False
+
+    def resize(self, slots: int) -> None:
+        """Keeps so many idle processes at most from now on."""
+        self._slots = max(1, slots)
+
+    async def take(self, group: GroupId, capability: Capability) -> tuple[SlotProcess, Path]:
+        """A process for one run, and the run's folder. Ended where none can be started; Misuse where no folder can be made."""
+        house = await self.open()
+        process = self._found((group, capability)) or self._found(None)
+        if process is None:
+            process = await self._start(house)
+        self._in_background(self._refill(house))
+        return process, house.folders.new()
+
+    async def give_back(self, process: SlotProcess, group: GroupId, capability: Capability) -> None:
+        """Keeps it for the next run of that kind, or ends it: it returns when one of the two is sure."""
+        if await self._is_as_before(process) and not self._is_closed:
+            self._keep(process, (group, capability))
+        else:
+            await self.end(process)
+
+    async def end(self, process: SlotProcess) -> str:
+        """Ends it; see `SlotProcess.end`."""
+        how = await process.end()
+        self._all.discard(process)
+        return how
+
+    async def remove(self, folder: Path) -> None:
+        """Removes a run's folder."""
+        if self._house is not None:
+            await in_thread(self._house.folders.remove, folder)
+
+    async def close(self) -> None:
+        """Ends all of them, and removes what they had; twice is fine."""
+        self._is_closed = True
+        if self._house is None:
+            return
+        with anyio.CancelScope(shield=True):
+            for scope in self._tasks.values():
+                scope.cancel()
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
+            for one in self._idle:
+                one.stop()
+            await asyncio.gather(*(self.end(process) for process in list(self._all)))
+            house, self._house = self._house, None
+            if house is not None:
+                await in_thread(house.close)
+
+    async def open(self) -> _House:
+        """Sweeps what dead Workers left, and makes the folder. Misuse where it cannot be made."""
+        if self._house is None:
+            with anyio.CancelScope(shield=True):
+                await in_thread(self._opened)
+        return self._opened()
+
+    def folder(self) -> Path:
+        """A folder for a run that is in no process of its own; from any thread."""
+        return self._opened().folders.new()
+
+    def _opened(self) -> _House:
+        with self._opening:
+            house = self._house
+            if house is None:
+                house = self._house = _House.open(self._base)
+            return house
+
+    async def _start(self, house: _House) -> SlotProcess:
+        mark = f"{house.folders.mark}{secrets.token_hex(8)}."
+        process = await SlotProcess.start(
+            mark, house.capture, environment=allowed(os.environ), path=_path(), modules=self._modules
+        )
+        self._all.add(process)
+        return process
+
+    async def _refill(self, house: _House) -> None:
+        """Has one spare process where there is room for one; a run that fails for want of one says it, not this."""
+        if len(self._idle) >= self._slots or any(one.key is None for one in self._idle):
+            return
+        try:
+            process = await self._start(house)
+        except Ended as error:
+            _log.debug("no spare process: %s", error)
+            return
+        if len(self._idle) < self._slots:
+            self._keep(process, None)
+        else:
+            await self.end(process)
+
+    async def _is_as_before(self, process: SlotProcess) -> bool:
+        try:
+            with anyio.fail_after(threads.UNWIND_S):
+                (left,) = (await process.next(Kind.CLEAN)).fields
+        except (Ended, TimeoutError) as error:
+            left = str(error) or "no word"
+        if left:
+            _log.debug("process %d is not used again: its run left %s", process.pid, left)
+        return await process.is_settled() and not left
+
+    def _found(self, key: Key | None) -> SlotProcess | None:
+        """The newest idle process of that kind, which is idle no longer."""
+        for one in reversed(self._idle):
+            if one.key == key:
+                self._idle.remove(one)
+                one.stop()
+                if one.process.is_alive:
+                    return one.process
+                self._in_background(self._end_idle(one))
+        return None
+
+    def _keep(self, process: SlotProcess, key: Key | None) -> None:
+        one = _Idle(process, key)
+        one.timer = asyncio.get_running_loop().call_later(IDLE_S, lambda: self._in_background(self._end_idle(one)))
+        self._idle.append(one)
+        if len(self._idle) > self._slots:
+            self._in_background(self._end_idle(self._idle[0]))
+
+    async def _end_idle(self, one: _Idle) -> None:
+        if one in self._idle:
+            self._idle.remove(one)
+        one.stop()
+        await self.end(one.process)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_closed:
+            work.close()
+            return
+        # Not the task is cancelled: what is shielded in it, half a start, would not be shielded from that.
+        scope = anyio.CancelScope()
+
+        async def within() -> None:
+            with scope:
+                await work
+
+        task = asyncio.get_running_loop().create_task(within(), name="slot processes")
+        self._tasks[task] = scope
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+
+def _path() -> list[str]:
+    """The Worker's own, where modules are looked for; '' is the folder it is in."""
+    return [str(Path(entry).resolve()) if Path(entry).exists() else entry for entry in sys.path]
