@@ -32,14 +32,12 @@ from .slots.slot import carry_out as carry_out
 from .slots.workshop import Workshop
 from .tenure import Tenure
 from .terms import Terms as Terms
+from .watchdog import Watchdog
 
 SWEEP_S = 5.0
 """The directory and every due head are looked at this often at least, since a token can be lost."""
 BUSY_LOOK_S = 1.0
 """The same while something runs here, or waits for what others use of a quota: of its end no token tells."""
-BLOCKED_S = 1.0
-"""A gap of the event loop that is worth a warning."""
-BEAT_S = 0.1
 TIMER = "- "  # how a token begins that only says that something is due sooner than it was
 CLOSE_S = 5.0
 _log = logging.getLogger("treadle.worker")
@@ -72,6 +70,7 @@ class Shift:
         self._failures = 0
         self._stagger_s = zlib.crc32(terms.name.encode()) % 16 / 1000
         self._tenure: Tenure
+        self._watchdog: Watchdog
         self._tasks: TaskGroup
         self._renewal: RenewalThread | None = None
 
@@ -90,6 +89,8 @@ class Shift:
             begin=self._begin,
         )
         self._versions = dict.fromkeys(range(store.partitions), 0)
+        if terms.renew_in == "task":  # of a simulator, as its clock is
+            self._tenure.renewals.now = anyio.current_time
         self._policing = Policing(self._authority, terms.slots)
         over: TreadleError | None = None
         try:
@@ -126,7 +127,8 @@ class Shift:
         else:
             self._tasks.start_soon(self._renew, door)
         self._tasks.start_soon(self._listen)
-        self._tasks.start_soon(self._beat)
+        self._watchdog = Watchdog(tenure.renewals, tenure.runs)
+        self._tasks.start_soon(self._watchdog.watch)
         _log.info("agent %s: session %d is open", shown(tenure.session.agent), tenure.session.epoch)
 
     async def _wind_up(self) -> None:
@@ -184,13 +186,16 @@ class Shift:
             items = await self._store.asked(entry.group, self._terms.name)
             self._tenure.answer_offers(entry, items, self._now_ms())
         await self._policing.follow(self._tenure, self._now_ms())
+        if not self._watchdog.look():
+            self._unread.update(self._versions)
+            return  # until a round of renewals rings
         turns = self._tenure.turns(self._now_ms())
         if not turns:
             self._heed()
             await self._poke()
             return
         for turn in turns:
-            self._asked_s.setdefault(turn.partition, anyio.current_time())
+            self._asked_s.setdefault(turn.partition, self._tenure.renewals.now())
         answers = await self._authority.turns(self._tenure.session, turns)
         fault: TreadleError | None = None
         for turn in (turn for turn, answer in zip(turns, answers, strict=True) if not isinstance(answer, TreadleError)):
@@ -373,19 +378,10 @@ class Shift:
         """The renewal thread's work as a task: for a simulator's virtual clock."""
         try:
             while True:
-                await anyio.sleep(self._tenure.renewals.period_s / 2)
-                renew_due(self._tenure.renewals, door, self._reported, anyio.current_time)
+                await anyio.sleep(self._tenure.renewals.look_s)
+                renew_due(self._tenure.renewals, door, self._reported)
         finally:
             door.close()
-
-    async def _beat(self) -> None:
-        while True:
-            before_s = anyio.current_time()
-            await anyio.sleep(BEAT_S)
-            gap_s = anyio.current_time() - before_s - BEAT_S
-            if gap_s > BLOCKED_S:
-                names = ", ".join(run.name for run in self._tenure.runs.values()) or "nothing"
-                _log.warning("event loop blocked for %.1f s while running %s; use an await between", gap_s, names)
 
     async def _ring_on_stop(self) -> None:
         await self._patience.stop.wait()

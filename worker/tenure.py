@@ -277,7 +277,7 @@ class Tenure:
             _log.info("%s/%s: taken, it waits for a free slot", shown(grant.group), shown(grant.item))
             self.owned.add(grant, anyio.current_time())
             return
-        if anyio.current_time() - asked_s >= self.renewals.ttl_s:
+        if self.renewals.is_over(asked_s):
             _log.warning("%s/%s: its lease was over before its grant came", shown(grant.group), shown(grant.item))
             return
         run = Run(grant, grant.lease, self._handlers[grant.capability], self._desk)

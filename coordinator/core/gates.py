@@ -224,6 +224,12 @@ def _held(facts: ItemFacts) -> Gate | None:
             "it is parked (CHECKPOINT): none of its Checkpoints can be trusted, the store's memory was damaged",
             f"restore the store, or `treadle retry {_address(facts)}` has it done from its beginning",
         )
+    if not facts.lost_runs:
+        return Gate(
+            Code.HELD,
+            f"it is parked ({facts.held}): its inputs or its contract cannot be read as they stand in the store",
+            f"restore the store and `treadle retry {_address(facts)}`; or `treadle cancel` it, and submit it anew",
+        )
     return Gate(
         Code.HELD,
         f"it is parked ({facts.held}): {times(facts.lost_runs, 'run')} of it ended with their Worker, as if it kills it",

@@ -69,6 +69,7 @@ async def test_r33_an_item_is_decided_on_granted_disclosed_and_ended_without_a_l
     handlers = {CAPABILITY: Handler(CAPABILITY, "1.0.0", _work)}
     desk: Any = None
     tenure = Tenure(session, handlers=handlers, slots=1, groups="*", partitions=1, desk=desk, begin=begun.append)
+    tenure.renewals.now = lambda: 0.0
     tenure.admit([an_entry(usage=a_usage(typical_ms=5_000))], NOW_MS)
     (turn,) = tenure.turns(NOW_MS)
     assert isinstance(turn.operations[0], Take)

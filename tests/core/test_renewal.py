@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import queue
+import sys
+import time
 from collections.abc import Sequence
 
+import pytest
 from builders import AGENT, GROUP, NOW_MS
-from treadle.shared.errors import ReplyLost
+from treadle.shared.errors import Corrupt, ReplyLost
 from treadle.shared.model import ItemId, Lease, LeaseId
 from treadle.shared.store import Envelope, Held
-from treadle.worker.renewal import Renewals, Report, renew_due
+from treadle.worker.renewal import Renewals, RenewalThread, Report, lease_clock, renew_due
 
 TTL_S = 4.0
 
@@ -37,7 +41,8 @@ class Store:
 def round_of(renewals: Renewals, store: Store, *, at_s: float) -> list[tuple[LeaseId, str]]:
     store.now_s, store.asked = at_s, []
     reports: list[Report] = []
-    renew_due(renewals, store, reports.append, lambda: store.now_s)
+    renewals.now = lambda: store.now_s
+    renew_due(renewals, store, reports.append)
     assert not [report.fault for report in reports if report.fault]
     return [lost for report in reports for lost in report.lost]
 
@@ -79,3 +84,99 @@ def test_a_refused_renewal_is_a_loss_unless_its_own_run_is_ending_it() -> None:
     renewals.hold(0, a_lease("b"), asked_s=0)
     renewals.closing(LeaseId("b"))
     assert round_of(renewals, store, at_s=1.5) == [("a", "WORK_LEASE_EXPIRED")]
+
+
+def test_s5_a_lease_is_counted_from_before_it_was_asked_for_and_over_before_the_store_says_so() -> None:
+    clock = [0.0]
+    renewals = Renewals(ttl_s=TTL_S, partitions=1, now=lambda: clock[0])
+    renewals.hold(0, a_lease("a"), asked_s=0)
+    clock[0] = TTL_S - renewals.look_s - 0.01
+    assert not renewals.is_over(0)
+    assert renewals.expired() == []
+    clock[0] = TTL_S - renewals.look_s
+    assert renewals.is_over(0), "the next look may come after the TTL"
+    assert renewals.expired() == ["a"]
+
+
+def test_s5_what_is_over_is_said_before_the_store_is_asked() -> None:
+    """Behind a stop its handler runs on already, and the store may be slow to answer."""
+    renewals, store = Renewals(ttl_s=TTL_S, partitions=1), Store()
+    renewals.hold(0, a_lease("a"), asked_s=0)
+    reports: list[Report] = []
+    said: list[int] = []
+    renewals.now = lambda: 10 * TTL_S
+    ask = store.renew
+
+    def renew(partition: int, leases: Sequence[Held]) -> tuple[Envelope, list[str]]:
+        said.append(len(reports))
+        return ask(partition, leases)
+
+    store.renew = renew  # type: ignore[method-assign]
+    renew_due(renewals, store, reports.append)
+    assert reports[0].lost == (("a", "WORK_LEASE_EXPIRED"),)
+    assert said == [1]
+
+
+def test_s5_a_lease_is_counted_by_a_clock_that_goes_on_while_the_machine_sleeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if sys.platform != "linux":
+        pytest.skip("CLOCK_BOOTTIME is Linux's")
+    awake, slept = time.clock_gettime(time.CLOCK_MONOTONIC), 3_600.0
+    clocks = {time.CLOCK_BOOTTIME: awake + slept, time.CLOCK_MONOTONIC: awake}
+    renewals = Renewals(ttl_s=TTL_S, partitions=1)
+    renewals.hold(0, a_lease("a"), asked_s=lease_clock())
+    assert renewals.expired() == []
+    monkeypatch.setattr(time, "clock_gettime", lambda which: clocks[which])
+    assert renewals.expired() == ["a"]
+
+
+def test_what_is_distrusted_is_asked_for_in_every_partition_and_trusted_when_all_have_answered() -> None:
+    renewals, store = Renewals(ttl_s=TTL_S, partitions=2), Store()
+    round_of(renewals, store, at_s=0)
+    renewals.hold(1, a_lease("a"), asked_s=0)
+    renewals.distrust()
+    store.reachable = False
+    round_of(renewals, store, at_s=0.1)
+    assert not renewals.is_trusted
+    store.reachable = True
+    round_of(renewals, store, at_s=0.2)
+    assert sorted(store.asked) == [0, 1], "although none is due"
+    assert renewals.is_trusted
+    round_of(renewals, store, at_s=0.3)
+    assert store.asked == []
+
+
+def test_a_distrust_that_comes_while_all_is_read_is_not_answered_by_that() -> None:
+    renewals, store = Renewals(ttl_s=TTL_S, partitions=1), Store()
+    renewals.distrust()
+    ask = store.renew
+
+    def renew(partition: int, leases: Sequence[Held]) -> tuple[Envelope, list[str]]:
+        renewals.distrust()
+        return ask(partition, leases)
+
+    store.renew = renew  # type: ignore[method-assign]
+    round_of(renewals, store, at_s=0)
+    assert not renewals.is_trusted
+
+
+@pytest.mark.parametrize("error", [ValueError("no such reply"), KeyError("x"), Corrupt("two codes for one lease")])
+def test_an_unexpected_reply_or_error_in_the_renewal_thread_is_a_fault_and_never_only_logged(error: Exception) -> None:
+    """The fault ends the session: every handler is cancelled, nothing more is sent."""
+
+    class Odd(Store):
+        def renew(self, partition: int, leases: Sequence[Held]) -> tuple[Envelope, list[str]]:  # noqa: ARG002
+            raise error
+
+    renewals = Renewals(ttl_s=0.05, partitions=1)
+    renewals.hold(0, a_lease("a"), asked_s=lease_clock())
+    reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+    thread = RenewalThread(renewals, Odd(), reports.put)
+    thread.start()
+    try:
+        while (report := reports.get(timeout=10)).fault is None:
+            """Others may come before."""
+        assert report.fault is error
+    finally:
+        thread.stop()

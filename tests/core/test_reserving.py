@@ -56,6 +56,7 @@ async def keeping(monkeypatch: pytest.MonkeyPatch) -> tuple[Tenure, Run]:
     session = Session(AGENT, SESSION, LIFE_MS, (CAPABILITY,), "r")
     handlers = {CAPABILITY: Handler(CAPABILITY, "1.0.0", _work)}
     tenure = Tenure(session, handlers=handlers, slots=4, groups="*", partitions=1, desk=Desk(), begin=begun.append)
+    tenure.renewals.now = lambda: 0.0
     tenure.admit([an_entry(2, head="k:a")], NOW_MS)
     (turn,) = tenure.turns(NOW_MS)
     answered(tenure, turn, Outcome("OK", None, (a_grant("a", 1),)))

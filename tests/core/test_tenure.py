@@ -57,7 +57,9 @@ def a_tenure(begun: list[Run] | None = None) -> Tenure:
     session = Session(AGENT, SESSION, 10_000, (CAPABILITY,), "r")
     handlers = {CAPABILITY: Handler(CAPABILITY, "1.0.0", _work)}
     begin = (begun if begun is not None else []).append
-    return Tenure(session, handlers=handlers, slots=1, groups="*", partitions=1, desk=NoDesk(), begin=begin)
+    tenure = Tenure(session, handlers=handlers, slots=1, groups="*", partitions=1, desk=NoDesk(), begin=begin)
+    tenure.renewals.now = lambda: 0.0
+    return tenure
 
 
 def a_grant(*, started: bool) -> Grant:

@@ -282,6 +282,18 @@ async def test_the_newest_two_checkpoints_are_kept_with_their_digests(world: Wor
     ]
 
 
+async def test_br_55_an_item_that_cannot_be_read_is_parked_and_no_run_of_it_is_counted(world: World) -> None:
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    await hand.do(a_release(grant, "POISON"))
+    assert (await world.kinds())[-2:] == ["work.released", "work.parked"]
+    assert await hand.take() == []
+    found = await world.store.item(GroupId(GROUP), ITEM)
+    assert found is not None
+    assert (found.held, found.lost_runs) == ("POISON", 0)
+
+
 async def test_an_item_given_back_for_its_checkpoints_is_parked_and_begins_anew_when_it_is_retried(
     world: World,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import redis
 from fleet import Desk, Fleet, chain, sleeper, until
@@ -64,6 +66,86 @@ async def test_br_07_a_blocked_event_loop_loses_nothing_and_is_told(fleet: Fleet
         description="the log says that the loop was blocked, and for how long",
         of=(first,),
     )
+
+
+BAD = ("--handlers", "bad_handlers")
+
+
+async def test_s5_a_call_that_holds_the_interpreter_lock_past_the_ttl_loses_its_lease_cleanly(
+    fleet: Fleet, desk: Desk
+) -> None:
+    """Not even the renewal thread runs meanwhile; behind it the handler is cancelled before anything more is sent."""
+    first = fleet.start("one", arguments=BAD)
+    await fleet.ready()
+    mission = await desk.submit("m", WorkSpec(id="a", capability="bad.lock", inputs={"for_s": 3.0}))
+    await until(lambda: fleet.lines("a", "begin"), description="it runs", of=(first,))
+    fleet.start("two", arguments=BAD)
+    assert await mission.results(timeout=15) == {"a": 2}
+    await until(lambda: fleet.lines("a", "out", worker="one"), description="its handler has unwound", of=(first,))
+    (out,) = fleet.lines("a", "out", worker="one")
+    assert out.more == {"is_lost": True, "why": "lease lost (WORK_LEASE_EXPIRED)"}
+    first_run, second_run = runs_of(await desk.log("m"))
+    assert (first_run.ended_by, second_run.number) == (K.LAPSED, 2)
+    assert not await desk.of_kind("m", K.FAILED), "no failure is counted"
+    await until(
+        lambda: first.said("blocked for .*nothing is started or sent before its leases are read again"),
+        description="it says what it did",
+        of=(first,),
+    )
+    await desk.submit("n", WorkSpec(id="b", capability="bad.lock", inputs={"for_s": 0.0}))
+    other = next(member for member in fleet.members if member is not first)
+    other.kill()
+    await until(lambda: fleet.lines("b", "begin", worker="one"), description="it works on", of=(first,))
+
+
+async def test_s5_a_stopped_worker_acts_on_nothing_before_it_has_read_its_leases_again(
+    fleet: Fleet, desk: Desk
+) -> None:
+    """What waits for it when it goes on (SIGCONT) is not started on what it knew before."""
+    stopped = fleet.start("one", slots=1)
+    await fleet.ready()
+    await desk.submit("m", chain("a", steps=1_000, step_s=0.05))
+    await until(lambda: len(fleet.lines("a", "step")) > 3, description="it is in the middle", of=(stopped,))
+    stopped.pause()
+    later = await desk.submit("n", sleeper("b", 0.0))
+    lease_over = expiry_ms(desk, desk.client.mission("m"), "a")
+
+    async def is_past() -> bool:
+        return await desk.store.now_ms() > lease_over + 500
+
+    await until(is_past, description="its lease is over")
+    seq = len(await desk.log("m"))
+    stopped.resume()
+    await until(
+        lambda: stopped.said("nothing is started or sent before its leases"), description="it is told", of=(stopped,)
+    )
+    await until(lambda: stopped.said("m/a: lease lost"), description="and loses the run", of=(stopped,))
+    await later.results(timeout=20)
+    behind = (await desk.log("m"))[seq:]
+    assert behind[0].kind is K.LAPSED, "nothing of the old run was accepted, nor tried"
+    text = stopped.log_text()
+    assert text.index("nothing is started or sent") < text.index("n/b: taken and started")
+    assert text.index("m/a: lease lost") < text.index("n/b: taken and started")
+
+
+async def test_a_handler_that_shields_itself_is_refused_at_its_next_write_with_the_reason(
+    fleet: Fleet, desk: Desk
+) -> None:
+    worker = fleet.start("one", arguments=BAD)
+    await fleet.ready()
+    mission = await desk.submit("m", WorkSpec(id="a", capability="bad.shielded"))
+
+    async def has_saved() -> bool:
+        return bool(await desk.of_kind("m", K.PROGRESS_SAVED))
+
+    await until(has_saved, description="it saves", of=(worker,))
+    await mission.cancel()
+    await until(lambda: fleet.lines("a", "refused"), description="its next write is refused", of=(worker,))
+    (refused,) = fleet.lines("a", "refused")
+    assert refused.more["is_lost"] is True
+    assert refused.more["why"] in refused.more["said"]
+    assert re.fullmatch(r"lease lost \(\S+\)", refused.more["why"])
+    assert not await desk.of_kind("m", K.FAILED)
 
 
 async def test_br_23_recovery_waits_for_the_lease_and_for_nothing_else(fleet: Fleet, desk: Desk) -> None:

@@ -210,6 +210,15 @@ async def test_a_term_that_comes_before_the_worker_is_up_is_not_lost(worker: Mem
     assert worker.exit_status(within_s=15) in (0, 128 + signal.SIGTERM), worker.tail()
 
 
+async def test_a_ctrl_c_that_is_forwarded_is_a_term(worker: Member, fleet: Fleet, desk: Desk) -> None:
+    """As `docker kill --signal INT`; a terminal's own reaches the program by itself."""
+    await at_work(fleet, desk, chain("a", steps=1_000, step_s=0.05))
+    os.kill(first_of(worker), signal.SIGINT)
+    assert worker.exit_status(within_s=fleet.grace_s + MARGIN_S) == 0, worker.tail()
+    assert len(await desk.of_kind("m", K.CHECKPOINTED, "a")) == 1
+    assert await desk.of_kind("m", K.LAPSED) == []
+
+
 async def test_what_handlers_start_is_ended_and_reaped(worker: Member, fleet: Fleet, desk: Desk) -> None:
     await at_work(fleet, desk, WorkSpec(id="a", capability="pid1.program"))
     os.kill(first_of(worker), signal.SIGTERM)

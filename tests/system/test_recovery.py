@@ -104,12 +104,15 @@ def _of(fleet: Fleet, mission: str) -> set[str]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize(("by", "status"), [("os._exit", 9), ("SIGKILL", -signal.SIGKILL)])
 async def test_br_55_an_item_that_ends_its_workers_process_is_parked_and_all_others_are_done(
-    fleet: Fleet, desk: Desk
+    by: str, status: int, fleet: Fleet, desk: Desk
 ) -> None:
     """Its runs are counted by the store, since no Worker lives to count them."""
     fleet.ttl_s = 0.5
-    poison = WorkSpec(id="poison", capability="fleet.deadly", inputs={"file": "bad.pdf"}, retry=Retry(first_s=0.05))
+    poison = WorkSpec(
+        id="poison", capability="fleet.deadly", inputs={"file": "bad.pdf", "by": by}, retry=Retry(first_s=0.05)
+    )
     good = [sleeper(f"good{n}", 0.005) for n in range(100)]
     first = await desk.submit("m", poison, *good)
     other = await desk.submit("beside", *(chain(f"i{n}", steps=3, step_s=0.01) for n in range(20)))
@@ -126,7 +129,7 @@ async def test_br_55_an_item_that_ends_its_workers_process_is_parked_and_all_oth
     (event,) = await desk.of_kind("m", K.PARKED)
     assert (event.item, event.get("reason"), event.get("lost_runs")) == ("poison", "POISON", "5")
     deaths = [member for member in fleet.members if member.child.poll() is not None]
-    assert [member.child.wait(0) for member in deaths] == [9] * 5
+    assert [member.child.wait(0) for member in deaths] == [status] * 5
     assert len(fleet.lines("poison", "begin")) == 5
     await other.results(timeout=30)
 

@@ -5,17 +5,32 @@ from __future__ import annotations
 import logging
 
 from treadle.shared import codec
+from treadle.shared.errors import Corrupt
 from treadle.shared.store import keys
 
 from .run import Bodies, Run
 
-PARKS = "CHECKPOINT"
-"""The reason of a release with which the store parks the item instead of offering it."""
+CHECKPOINT, POISON = "CHECKPOINT", "POISON"
+"""The reasons of a release with which the store parks the item instead of offering it."""
 _log = logging.getLogger("treadle.worker")
 
 
 class DamagedError(Exception):
-    """No Checkpoint that is kept can be trusted, and beginning anew is for a person to decide."""
+    """What is stored of an item cannot be trusted, and whether to begin anew is for a person to decide."""
+
+    def __init__(self, text: str, *, parks: str = CHECKPOINT) -> None:
+        super().__init__(text)
+        self.parks = parks
+
+
+def stored(raw: bytes, *, what: str) -> object:
+    """The value that was stored; DamagedError, with the digest of what stands there, where it is none (BR-55)."""
+    try:
+        return codec.unpack(raw, what=what)
+    except Corrupt as error:
+        raise DamagedError(
+            f"{error}; it is parked; what stands there has {len(raw):,} bytes, digest {codec.digest(raw)}", parks=POISON
+        ) from None
 
 
 async def checkpoint_of(run: Run, newest: bytes | None, bodies: Bodies) -> bytes:

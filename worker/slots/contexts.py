@@ -150,12 +150,14 @@ class LoopContext(_RunContext):
     async def checkpoint(self, state: dict[str, Any]) -> None:
         """Stores `state`, then returns; or ends the run here, where yielding was asked or the lease is lost."""
         self._check_process("checkpoint")
-        if self._service.has_returned:  # it was given up, or this is a task it left behind
-            await let_others_run()
-            raise self._stopped()
-        await self._save(state)
+        # It was given up, this is a task it left behind, or it shields itself from its cancellation.
+        is_refused = self._service.has_returned or self._service.is_lost
+        if not is_refused:
+            await self._save(state)
         # Where the run was stopped, this raises the cancellation: the handler unwinds from its safe point.
         await let_others_run()
+        if is_refused or self._service.is_over:
+            raise self._stopped()
 
     def tool(self, name: str) -> Callable[..., Awaitable[Any]]:
         """The tool as what is awaited; a plain function is called in a thread."""

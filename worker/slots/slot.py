@@ -21,7 +21,7 @@ from ..context import Blocked
 from ..credentials import secrets_of
 from .blocking import terms_of
 from .budget import budget_of
-from .checkpoints import PARKS, DamagedError, checkpoint_of
+from .checkpoints import POISON, DamagedError, checkpoint_of, stored
 from .contexts import LoopContext, ThreadContext
 from .errand import Errand, Packed, Reported
 from .failures import Failure, blocked_of, failure_of, traceback_of
@@ -114,7 +114,11 @@ class _Attempt:
             call = None if run.handler.runtime == "process" else _call(run, given, service)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
-            self.ending = Release(*self._target[:3], PARKS)
+            self.ending = Release(*self._target[:3], error.parks)
+            return
+        except Corrupt as error:
+            _log.error("%s: %s; it is parked", run.name, error)
+            self.ending = Release(*self._target[:3], POISON)
             return
         except Exception as error:  # the same at the next attempt, but for credentials that are not there now
             self._fail(error, retryable=isinstance(error, Unavailable))
@@ -166,8 +170,8 @@ class _Attempt:
         if grant.checkpoint_digest:
             raw = await checkpoint_of(run, rest.popleft(), bodies)
             run.state = run.budget.open(raw, f"Checkpoint of {run.name}")
-        state = cast("dict[str, Any]", codec.unpack(run.state, what=f"Checkpoint of {run.name}"))
-        resolution = codec.unpack(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
+        state = cast("dict[str, Any]", stored(run.state, what=f"Checkpoint of {run.name}"))
+        resolution = stored(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
         mission = name_of(grant.group)
         if (provider := run.desk.workshop.credentials) is not None:
             run.credentials = await secrets_of(provider, mission, run.handler.capability)
@@ -179,7 +183,7 @@ class _Attempt:
             ownership_epoch=grant.ownership_epoch,
             lease=run.lease.lease_id,
             incarnation=run.lease.incarnation,
-            inputs=cast("dict[str, Any]", codec.unpack(grant.inputs, what=f"inputs of {run.name}")),
+            inputs=cast("dict[str, Any]", stored(grant.inputs, what=f"inputs of {run.name}")),
             state=state,
             results=results,
             resolution=resolution,
@@ -249,9 +253,9 @@ def _contract(run: Run) -> dict[str, Any]:
     """The item's contract; {} where all is default."""
     if not run.grant.contract:
         return {}
-    contract = codec.unpack(run.grant.contract, what=f"contract of {run.name}")
+    contract = stored(run.grant.contract, what=f"contract of {run.name}")
     if not isinstance(contract, dict):
-        raise Corrupt(f"contract of {run.name}: {codec.shown(contract)}, no fields by their names")
+        raise DamagedError(f"contract of {run.name}: {codec.shown(contract)}, no fields by their names", parks=POISON)
     return cast("dict[str, Any]", contract)
 
 
@@ -259,7 +263,9 @@ def _timeout_s(given: Given) -> float:
     """How long this attempt may take, by the item's contract."""
     timeout_s = given.contract.get("timeout_s", math.inf)
     if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise Corrupt(f"contract of {given.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
+        raise DamagedError(
+            f"contract of {given.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds", parks=POISON
+        )
     return float(timeout_s)
 
 
@@ -283,4 +289,4 @@ def _wanted(grant: Grant) -> list[tuple[GroupId, ItemId, str]]:
 def _result(item: ItemId, raw: bytes | None) -> object:
     if raw is None:
         raise _gone(name_of(item))
-    return codec.unpack(raw, what=f"result of {name_of(item)}")
+    return stored(raw, what=f"result of {name_of(item)}")

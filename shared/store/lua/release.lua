@@ -7,7 +7,8 @@
 --   INVALID_STATE_TRANSITION
 -- events: work.released work.offer.created work.parked
 --
--- The reason CHECKPOINT says that no Checkpoint of it can be trusted: it is parked for a person instead of offered.
+-- The reason CHECKPOINT says that no Checkpoint of it can be trusted, POISON that its inputs or its contract cannot be read:
+-- it is parked for a person instead of offered.
 T.arity.release = 4
 
 T.ops.release = function(S, group, id, epoch, reason)
@@ -17,7 +18,7 @@ T.ops.release = function(S, group, id, epoch, reason)
   if code then return T.outcome(S, G, code) end
   local ended = it.st == 'active' and math.min(S.now, tonumber(it.lex)) or S.now
   local seq = T.emit(S, G, 'work.released', id, S.by, { epoch, reason })
-  if reason == 'CHECKPOINT' then
+  if reason == 'CHECKPOINT' or reason == 'POISON' then
     T.disown(S, G, it, ended)
     T.put(it, 'own', nil)
     T.put(it, 'st', 'open')
