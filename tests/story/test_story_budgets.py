@@ -92,7 +92,7 @@ async def reaches(context: Context, inputs: dict[str, Any]) -> Any:
 def worker(endpoint: Any, name: str = "one") -> Worker:
     here = sys.modules[__name__]
     return Worker(
-        collect(here), endpoint=endpoint, name=AgentId(name), slots=2, lease_ttl_s=0.5, tools=collect_tools(here)
+        collect(here), endpoint=endpoint, name=AgentId(name), slots=2, lease_ttl_s=2, tools=collect_tools(here)
     )
 
 
@@ -116,7 +116,7 @@ async def test_both_kinds_of_handler_use_both_kinds_of_tool_and_each_call_is_one
         }
         items = [work("a", "asks", **contract), work("b", "asks.sync", **contract)]
         mission = await client.submit(MissionSpec(objective="to ask", work=items))
-        assert await mission.results(timeout=10) == {
+        assert await mission.results(timeout=30) == {
             id: ["found a", f"hello, {id}", 95, {"by": "the tool"}, 0] for id in ("a", "b")
         }
 
@@ -140,14 +140,14 @@ async def test_s22_what_was_spent_goes_on_with_the_state_it_was_saved_with(
                 await until(lambda: ("stands", "first") in calls, description="it stands where it is to be lost")
                 cable.fault = lambda _: Fault.UNSENT
                 async with at_work(second):
-                    results = await mission.results(timeout=10)
+                    results = await mission.results(timeout=30)
             else:
                 if end == "block":
                     async for event in mission.events():
                         if event.kind is EventKind.BLOCKED:
                             break
                     await mission.unblock("a")
-                results = await mission.results(timeout=10)
+                results = await mission.results(timeout=30)
     # Two steps are left after a crash and after the others: 80 - 20, or 70 - 20.
     assert results == {"a": [100, left_later, left_later - 20]}
 
@@ -161,7 +161,7 @@ async def test_over_its_budget_an_item_fails_for_good_and_says_how_much_was_left
         spec = work("a", "squanders", is_caught=is_caught, budgets={"tokens": 100})
         mission = await client.submit(MissionSpec(id="m", objective="to squander", work=[spec]))
         with pytest.raises(MissionFailed, match="budget tokens: 30 asked, 10 left of 100"):
-            await mission.results(timeout=10)
+            await mission.results(timeout=30)
         await until(
             lambda: "m/a: spent 90 tokens (90 by its Mission here)" in caplog.messages, description="it is said"
         )
@@ -172,7 +172,7 @@ async def test_a_tool_that_the_contract_does_not_list_is_not_called(store: FakeE
         items = [work("a", "reaches", tool="search"), work("b", "reaches", tool="search", tools=["whoami"])]
         mission = await client.submit(MissionSpec(objective="to reach", work=items))
         with pytest.raises(MissionFailed, match="tool 'search': the item's contract does not list it"):
-            await mission.results(timeout=10)
+            await mission.results(timeout=30)
         kinds = [event.kind async for event in mission.events()]
         assert kinds.count(EventKind.STARTED) == 2, "for good, without another attempt"
     assert calls == []

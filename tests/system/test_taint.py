@@ -20,6 +20,7 @@ from treadle.shared import processes
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")]
 
 SECRETS = [slot.secret for slot in SLOTS]
+RUNTIMES = ["task", "process"]
 
 
 def grants(folder: Path) -> dict[str, str]:
@@ -73,7 +74,7 @@ async def played(fleet: Fleet, desk: Desk, runtime: str) -> tuple[Member, list[d
     arguments = ["--handlers", "taint_handlers", "--credentials", "grants.toml", "--log-level", "debug"]
     arguments += [] if runtime == "task" else ["--runtime", runtime]
     variables: Any = grants(fleet.folder)
-    worker = fleet.start(slots=len(SLOTS), ttl_s=10, arguments=tuple(arguments), **variables)
+    worker = fleet.start(slots=len(SLOTS), ttl_s=30, arguments=tuple(arguments), **variables)
     await fleet.ready(worker)
     missions = [
         await desk.submit(
@@ -89,7 +90,7 @@ async def played(fleet: Fleet, desk: Desk, runtime: str) -> tuple[Member, list[d
     return worker, [json.loads(file.read_text()) for file in sorted(reports.glob("*.json"))], kernel
 
 
-@pytest.mark.parametrize("runtime", ["task"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
 async def test_s17_no_slot_of_a_worker_process_comes_upon_the_marks_of_another(
     fleet: Fleet, desk: Desk, runtime: str
 ) -> None:
@@ -115,7 +116,10 @@ async def test_s17_no_slot_of_a_worker_process_comes_upon_the_marks_of_another(
     assert [mark for slot in SLOTS for mark in slot.marks if mark not in whole] == SECRETS, "all the others are stored"
 
 
-async def test_s17_a_grant_that_is_too_wide_is_found(fleet: Fleet, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("runtime", RUNTIMES)
+async def test_s17_a_grant_that_is_too_wide_is_found(
+    fleet: Fleet, desk: Desk, monkeypatch: pytest.MonkeyPatch, runtime: str
+) -> None:
     everything = '[[grant]]\nmissions = "*"\ncapabilities = "*"\nsecrets = { ' + ", ".join(
         f'k{number} = "file:secret-{number}"' for number in range(len(SLOTS))
     )
@@ -128,5 +132,6 @@ async def test_s17_a_grant_that_is_too_wide_is_found(fleet: Fleet, desk: Desk, m
         return variables
 
     monkeypatch.setattr(sys.modules[__name__], "grants", wide)
-    _, reports, _ = await played(fleet, desk, "task")
-    assert all(len(report["found"]["context"]) == len(SLOTS) - 1 for report in reports), reports
+    _, reports, _ = await played(fleet, desk, runtime)
+    for where in ("context", "memory") if runtime == "process" else ("context",):
+        assert all(len(report["found"][where]) == len(SLOTS) - 1 for report in reports), reports
