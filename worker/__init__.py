@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from treadle.shared.errors import Misuse
 
+from .commands import command
 from .context import AnyContext, Blocked, Context, Fail, Stopped, SyncContext
 from .handlers import Handler, handler
 from .slots.budget import OverBudget
@@ -36,6 +37,7 @@ __all__ = [
     "Stopped",
     "SyncContext",
     "Worker",
+    "command",
     "handler",
     "tool",
 ]

@@ -14,17 +14,18 @@ from typing import Annotated
 import typer
 from treadle.shared.errors import Misuse, StoreLost, TreadleError, Unavailable
 from treadle.shared.first_process import run_below_first_process
-from treadle.shared.model import AgentId
+from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import token
 from treadle.shared.processes import follow_owner
 from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
+from .commands import given
 from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
-from .handlers import Runtime, load
+from .handlers import Handler, Runtime, load
 from .process import Process
 from .roster import recorded
 from .slots.tools import collect_tools
@@ -52,7 +53,15 @@ def _commands(
 
 @app.command()
 def run(
-    handlers: Annotated[str, typer.Option(help="Module that holds the handlers, such as 'app.handlers'.")],
+    handlers: Annotated[
+        str | None, typer.Option(help="Module that holds the handlers, such as 'app.handlers'.", show_default=False)
+    ] = None,
+    command: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A program as a handler: 'NAME=PROGRAM ARGUMENT {field} ...'. Repeatable.", metavar="NAME=ARGV"
+        ),
+    ] = None,
     slots: Annotated[int | None, typer.Option(help="Capacity Slots. TREADLE_SLOTS, else the number of CPUs.")] = None,
     resources: Annotated[
         str | None,
@@ -88,7 +97,7 @@ def run(
         # First: what the file takes from the environment no module of handlers is to see.
         provider = None if settings.credentials is None else CredentialsFile(settings.credentials)
         worker = Worker(
-            load(handlers, app_dir),
+            _handlers(handlers, command or [], app_dir),
             endpoint=settings.url,
             name=AgentId(agent),
             prefix=settings.prefix,
@@ -103,7 +112,7 @@ def run(
             log_keep=settings.log_keep,
             policy=settings.policy,
             credentials=provider,
-            tools=collect_tools(importlib.import_module(handlers)),
+            tools={} if handlers is None else collect_tools(importlib.import_module(handlers)),
         )
         patience_s = settings.grace_s + settings.lease_ttl_s + END_S
         process = Process(worker, grace_s=settings.grace_s, patience_s=patience_s)
@@ -123,6 +132,16 @@ def run(
     finally:
         if process is not None and process.left:
             process.leave(sys.exc_info()[1])
+
+
+def _handlers(module: str | None, commands: list[str], app_dir: Path | None) -> dict[Capability, Handler]:
+    """What stands in the module, and the programs beside it."""
+    if module is None and not commands:
+        raise Misuse("nothing to do: give --handlers MODULE, or --command 'NAME=PROGRAM ARGUMENT ...'")
+    found, programs = {} if module is None else load(module, app_dir), given(commands)
+    if twice := sorted(found.keys() & programs.keys()):
+        raise Misuse(f"--command: {twice[0]!r} is in {module} too; keep one")
+    return found | programs
 
 
 def _runtime(said: str) -> Runtime:

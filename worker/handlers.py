@@ -27,6 +27,7 @@ from .context import Context as Context
 from .context import Fail as Fail
 from .context import Stopped as Stopped
 from .context import SyncContext as SyncContext
+from .slots.command import Command
 from .slots.limits import Limits
 
 VERSION = re.compile(r"(?:0|[1-9]\d{0,8})(?:\.(?:0|[1-9]\d{0,8})){2}(?:-[0-9A-Za-z.-]{1,32})?")
@@ -180,12 +181,11 @@ def handler(
     if not isinstance(capability, str):
         raise Misuse('handler: needs the capability\'s name: write @handler("thumbnails"), not @handler')
     name = Capability(check_capability(capability, field="handler: capability"))
-    if not isinstance(version, str) or not VERSION.fullmatch(version):
-        raise Misuse(f"handler {name}: version {str(version)[:80]!r} is not of the form '1.0.0'")
+    check_version(name, version)
     if inputs is not None and not is_form(inputs):
         raise Misuse(f"handler {name}: inputs={str(inputs)[:80]} is neither a pydantic model nor a dataclass")
 
-    _check_process(name, runtime, limits, environment)
+    check_process(name, runtime, limits, environment)
 
     def register(function: Any) -> Any:
         made = Handler(name, version, function)
@@ -202,14 +202,26 @@ def handler(
             limits,
             tuple(environment),
         )
-        setattr(function, _MARK, (*getattr(function, _MARK, ()), made))
-        function.spec = made.spec
-        return function
+        return marked(function, made)
 
     return register
 
 
-def _check_process(name: str, runtime: object, limits: object, environment: object) -> None:
+def marked(function: Any, made: Handler) -> Any:
+    """The function itself, found by `collect` from now on, with the handler's `spec`."""
+    setattr(function, _MARK, (*getattr(function, _MARK, ()), made))
+    function.spec = made.spec
+    return function
+
+
+def check_version(name: str, version: object) -> None:
+    """Misuse where it is none."""
+    if not isinstance(version, str) or not VERSION.fullmatch(version):
+        raise Misuse(f"handler {name}: version {str(version)[:80]!r} is not of the form '1.0.0'")
+
+
+def check_process(name: str, runtime: object, limits: object, environment: object) -> None:
+    """Misuse for a runtime that is none, and for what only a process of its own has."""
     if runtime not in (None, "task", "process"):
         raise Misuse(f"handler {name}: runtime={str(runtime)[:80]!r}, must be 'task' or 'process'")
     if limits is not None and not isinstance(limits, Limits):
@@ -322,7 +334,7 @@ def settle(handlers: Mapping[Capability, Handler], runtime: Runtime) -> dict[Cap
     settled: dict[Capability, Handler] = {}
     for name, one in handlers.items():
         made = replace(one, runtime=one.runtime or runtime)
-        if made.runtime == "process":
+        if made.runtime == "process" and not isinstance(one.function, Command):  # a program is imported nowhere
             home = one.home or getattr(one.function, "__module__", "")
             module = sys.modules.get(home)
             if home == "__main__" or module is None or name not in collect(module):

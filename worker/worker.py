@@ -17,6 +17,7 @@ from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .applying import PolicyFile
+from .commands import check_programs
 from .credentials import Provider
 from .handlers import Handler, Runtime, settle
 from .patience import Patience
@@ -86,8 +87,10 @@ class Worker:
         self.ready = anyio.Event()
         """Set once the first session is open."""
         settled = settle(handlers, runtime)
-        modules = [one.home for one in settled.values() if one.runtime == "process"]
-        self._has_processes = bool(modules)
+        check_programs(settled.values())
+        enclosed = [one for one in settled.values() if one.runtime == "process"]
+        modules = [one.home for one in enclosed if one.home]  # a program is imported nowhere
+        self._has_processes = bool(enclosed)
         workshop = Workshop(Threads(slots), Pool(slots, modules, slot_dir), credentials, tools_of(tools or {}))
         ttl_ms = round(lease_ttl_s * 1000)
         self._terms = Terms(name, settled, slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)

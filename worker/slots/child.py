@@ -26,6 +26,7 @@ from treadle.shared.containment import become_subreaper
 from treadle.shared.inputs import plain
 from treadle.shared.processes import follow_owner
 
+from ..commands import command_of
 from ..context import Blocked
 from ..handlers import Handler, imported
 from .blocking import terms_of
@@ -79,12 +80,18 @@ def main() -> None:
         logging.root.setLevel(terms["level"])
         home.leave(terms)
         with asyncio.Runner() as runner:
-            ended = runner.run(_run(line, handlers[terms["capability"]], given_of(parts), tools))
+            ended = runner.run(_run(line, _handler(terms, handlers), given_of(parts), tools))
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         line.say(Kind.END, *ended)
         line.say(Kind.CLEAN, home.come_back())
+
+
+def _handler(terms: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Handler:
+    """The handler of a run: a program that it says, or what was imported."""
+    name = terms["capability"]
+    return command_of(name, terms["command"]) if terms["command"] else handlers[name]
 
 
 async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, Tool]) -> tuple[str, bytes]:

@@ -138,10 +138,10 @@ class _Run:
 
     def _credentials(self) -> int | None:
         """The end of a pipe from which the program reads its secrets; None where it has none."""
-        secrets: Mapping[str, str] = getattr(self._context, "credentials", {})
+        secrets = dict(self._context.credentials)
         if not secrets:
             return None
-        raw = _json(dict(secrets), "credentials")
+        raw = _json(secrets, "credentials")
         if len(raw) > CREDENTIALS_MAX:
             raise Fail(f"credentials: {len(raw):,} bytes, at most {CREDENTIALS_MAX:,}")
         reader, writer = os.pipe()

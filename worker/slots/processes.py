@@ -18,6 +18,7 @@ from treadle.shared import codec, progress
 from treadle.shared.errors import Misuse
 from treadle.shared.model import GroupId
 
+from ..commands import as_plain
 from ..context import Blocked, Fail
 from ..handlers import Handler
 from . import threads
@@ -124,6 +125,7 @@ class ProcessErrand:
             "environment": self._environment(),
             "folder": str(self._folder),
             "limits": self._handler.limits.plain() if self._handler.limits else {},
+            "command": as_plain(self._handler.function),
             "level": logging.getLogger("treadle.handler").getEffectiveLevel(),
         }
         self._process.send(b"".join([*frames, write(Kind.BEGIN, terms)]))
