@@ -80,6 +80,7 @@ INSERT = "INSERT INTO book (item, attempt) VALUES (?, ?)"
 
 
 @handler("once.async")
+@handler("once.async.enclosed", runtime="process", environment=("FLEET_EVIDENCE",))
 async def once(context: Context, inputs: dict[str, Any]) -> list[Any]:
     fate = Fate(context, inputs)
     fate.comes("before book")
@@ -107,6 +108,7 @@ async def once(context: Context, inputs: dict[str, Any]) -> list[Any]:
 
 
 @handler("once.sync")
+@handler("once.sync.enclosed", runtime="process", environment=("FLEET_EVIDENCE",))
 def once_sync(context: SyncContext, inputs: dict[str, Any]) -> list[Any]:
     fate = Fate(context, inputs)
     fate.comes("before book")

@@ -91,6 +91,30 @@ def served(folder: Path) -> Iterator[Service]:
         server.server_close()
 
 
+def booked_in(folder: Path) -> None:
+    """Makes the database that handlers write to."""
+    made = sqlite3.connect(folder / "book.db")
+    made.execute("PRAGMA journal_mode = WAL")
+    made.execute("CREATE TABLE book (item TEXT, attempt INTEGER)")
+    made.close()
+
+
+def inputs_of(folder: Path, service: Service) -> dict[str, str]:
+    """Where the effects of an item land."""
+    return {"book": str(folder / "book.db"), "ledger": f"{service.url}/ledger", "plain": f"{service.url}/plain"}
+
+
+def written_in(folder: Path) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """What was booked, by which attempt; what was sent, under which number."""
+    book, sent = sqlite3.connect(folder / "book.db"), sqlite3.connect(folder / "service.db")
+    try:
+        booked = book.execute("SELECT item, attempt FROM book").fetchall()
+        return booked, sent.execute("SELECT item, number FROM sent").fetchall()
+    finally:
+        book.close()
+        sent.close()
+
+
 def fates(chance: random.Random) -> list[dict[str, str]]:
     """What befalls each item's first run: something at every step, nothing for most."""
     some = [
@@ -144,14 +168,11 @@ async def test_s6_a_thousand_effects_happen_once_through_kills_stops_and_failure
     chance = random.Random(SEED)
     fleet.ttl_s = TTL_S
     folder = place / "fleet"
-    with sqlite3.connect(folder / "book.db") as made:
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("CREATE TABLE book (item TEXT, attempt INTEGER)")
-    made.close()
+    booked_in(folder)
     meant = fates(chance)
     keeper = Keeper(fleet)
     with served(folder) as service:
-        inputs = {"book": str(folder / "book.db"), "ledger": f"{service.url}/ledger", "plain": f"{service.url}/plain"}
+        inputs = inputs_of(folder, service)
         work = [
             WorkSpec(
                 id=f"i{number:03}",
@@ -170,12 +191,7 @@ async def test_s6_a_thousand_effects_happen_once_through_kills_stops_and_failure
 
         await until(has_ended, description=f"{told}: all is done", timeout_s=200, of=tuple(keeper.members))
         results = await mission.results()
-    book = sqlite3.connect(folder / "book.db")
-    booked = book.execute("SELECT item, attempt FROM book").fetchall()
-    book.close()
-    sent = sqlite3.connect(folder / "service.db")
-    numbers = sent.execute("SELECT item, number FROM sent").fetchall()
-    sent.close()
+    booked, numbers = written_in(folder)
     names = {one.id for one in work}
     assert Counter(item for item, _ in booked) == Counter(names), told
     assert Counter(item for item, _ in numbers) == Counter(names), told
@@ -193,6 +209,41 @@ async def test_s6_a_thousand_effects_happen_once_through_kills_stops_and_failure
     assert keeper.stops >= 0.8 * STOPS_A_STEP * (len(STEPS) - 1), told
     assert lost[EventKind.FAILED] >= 0.8 * FAILS_A_STEP * len(STEPS), told
     assert lost[EventKind.LAPSED] > 0, f"{told}: no zombie was followed by another"
+
+
+@pytest.mark.timeout(240)
+async def test_s6_effects_of_handlers_in_processes_of_their_own_happen_once_whenever_these_die(
+    fleet: Fleet, desk: Desk, place: Path
+) -> None:
+    """An item for each step and kind of handler, killed there once; its Worker lives, and tries it again."""
+    folder = place / "fleet"
+    booked_in(folder)
+    with served(folder) as service:
+        inputs = inputs_of(folder, service)
+        work = [
+            WorkSpec(
+                id=f"{kind}-{number}",
+                capability=f"once.{kind}.enclosed",
+                inputs={**inputs, "fate": {"step": step, "how": "kill"}},
+                retry=Retry(retries=8, first_s=0.1, most_s=0.5),
+            )
+            for number, step in enumerate(STEPS)
+            for kind in ("async", "sync")
+        ]
+        worker = fleet.start(slots=2, arguments=("--handlers", "once_handlers"))
+        mission = await desk.submit("m", *work)
+        results = await mission.results(timeout=200)
+    names = {one.id for one in work}
+    booked, numbers = written_in(folder)
+    assert Counter(item for item, _ in booked) == Counter(item for item, _ in numbers) == Counter(names)
+    assert {item: found[:2] for item, found in results.items()} == {
+        item: [attempt, f"no. {dict(numbers)[item]}"] for item, attempt in booked
+    }
+    assert worker.child.poll() is None
+    assert [event.item for event in await desk.of_kind("m", EventKind.LAPSED)] == []
+    assert len(await desk.of_kind("m", EventKind.FAILED)) == len(names)
+    done = STEPS.index("plain done")
+    assert {item for item, count in service.plain.items() if count > 1} == {f"async-{done}", f"sync-{done}"}
 
 
 WRITER = """

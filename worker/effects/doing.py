@@ -11,7 +11,7 @@ import concurrent.futures
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio.from_thread
 import anyio.to_thread
@@ -27,6 +27,8 @@ from .effect import Effect
 from .gate import Gate, Passage
 from .token import Token, effect_key, effect_name
 
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 Told = tuple[str, bytes]
 """An outcome's code, and the result of an effect that was recorded."""
 
@@ -79,8 +81,9 @@ class Effects:
             told = await self._agreed(name, self._notes.begin_effect(name))
             passage: Passage[Any] | None = None
             if gate is not None and told[0] != "STORED":
-                passage = await anyio.to_thread.run_sync(gate.enter, self._key(name), self._doer.token)
+                passage = await _in_thread(gate.enter, self._key(name), self._doer.token)
             try:
+                await let_others_run()
                 if passage is not None and passage.stored is not None:
                     told = _found(await self._agreed(name, self._notes.commit_effect(name, passage.stored)), passage)
                 effect = self._effect(name, told, passage)
@@ -88,7 +91,7 @@ class Effects:
                 if effect.is_new:
                     raw = self._packed(name, effect.result)
                     if passage is not None:
-                        await anyio.to_thread.run_sync(passage.commit, raw)
+                        await _in_thread(passage.commit, raw)
                     told = await self._agreed(name, self._notes.commit_effect(name, raw))
                     effect.settle(self._unpacked(name, told[1] if told[0] == "STORED" else raw))
             finally:
@@ -196,6 +199,22 @@ class Effects:
     def _raise_if_over(self) -> None:
         if self._notes.is_over:
             raise self._stopped()
+
+
+async def _in_thread(call: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+    """What a thread gives. A cancellation comes when it is done: a passage that nobody holds, or two do, would be torn."""
+    work = asyncio.get_running_loop().create_task(anyio.to_thread.run_sync(call, *arguments))
+    is_cancelled = False
+    with anyio.CancelScope(shield=True):
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:  # asyncio's own, as of `asyncio.timeout`, knows no shield
+                is_cancelled = True
+    if is_cancelled and (task := asyncio.current_task()) is not None:
+        task.uncancel()
+        task.cancel()  # comes at the next await, counted once
+    return work.result()
 
 
 _OF_THE_CALLER = {
