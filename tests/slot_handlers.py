@@ -135,6 +135,26 @@ async def bad(context: Context, inputs: dict[str, Any]) -> Any:
     return how
 
 
+@handler("slot.asked", runtime="process", environment=EVIDENCE)
+def asked(context: SyncContext, _inputs: dict[str, Any]) -> str:
+    """Looks whether its slot is asked for, and ends by itself then."""
+    note(context, "begin")
+    while not context.why_stopped:
+        time.sleep(0.01)
+    return context.why_stopped
+
+
+@handler("slot.secret", runtime="process", environment=EVIDENCE)
+async def secret(context: Context, _inputs: dict[str, Any]) -> list[str]:
+    """Where its secret can be seen besides its context."""
+    word = context.credentials["key"]
+    print("printed", word)
+    context.logger.info("logged %s", word)
+    places = ["/proc/self/environ", "/proc/self/cmdline"]
+    found = [place for place in places if word.encode() in Path(place).read_bytes()]  # noqa: ASYNC240
+    return found + [name for name, value in os.environ.items() if word in value]
+
+
 @handler("slot.allocates", runtime="process", limits=Limits(memory_mb=256))
 async def allocates(_context: Context, _inputs: dict[str, Any]) -> int:
     """More than it may have."""

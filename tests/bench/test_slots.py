@@ -81,6 +81,7 @@ def handlers(runtime: str) -> dict[str, Handler]:
 
 def row(delays: list[float], whole: list[float]) -> dict[str, float]:
     return {
+        "p25 us": 1e6 * percentile(delays, 0.25),
         "p50 us": 1e6 * percentile(delays, 0.5),
         "p95 us": 1e6 * percentile(delays, 0.95),
         "again p50 us": 1e6 * percentile(whole, 0.5),

@@ -131,3 +131,27 @@ async def test_many_ends_of_one_process_are_one(pool: Pool) -> None:
     assert set(said) == {"killed by signal 9 (SIGKILL): out of memory, or killed by somebody"}
     with pytest.raises(Ended):
         await process.next(Kind.END)
+
+
+async def test_a_spare_process_is_there_while_fewer_are_than_slots_and_is_anybodys(tmp_path: Path) -> None:
+    pool = Pool(2, [MODULE], tmp_path)
+    first, _ = await pool.take(ONE, WORK)
+    (root,) = left_in(tmp_path)
+    mark = root.name.removeprefix("treadle-slots-")
+    await until(lambda: pool.idle == 1, description="a spare process")
+    both = keeper.marked(mark)
+    second, _ = await pool.take(OTHER, WORK)
+    assert {first.pid, second.pid} == both
+    await pool.close()
+    assert keeper.marked(mark) == set()
+
+
+async def test_warm_starts_start_no_process(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await done(pool, ONE)
+
+    async def start(*_given: Any, **_named: Any) -> SlotProcess:
+        raise AssertionError("a process more")
+
+    monkeypatch.setattr(SlotProcess, "start", start)
+    for _ in range(5):
+        assert (await done(pool, ONE)).pid == first.pid

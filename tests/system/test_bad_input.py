@@ -122,6 +122,7 @@ def test_a_setting_out_of_bounds_is_named_with_its_value(
         (["--groups", "["], "--groups: '[' has a '[' without its ']'"),
         (["--groups", "team/[a-"], "without its ']'"),
         (["--log-level", "loud"], "--log-level: 'loud', must be debug, info, warning or error"),
+        (["--runtime", "thread"], "--runtime: 'thread', must be task or process"),
     ],
 )
 def test_an_option_out_of_bounds_is_named(arguments: list[str], saying: str, refused: Refused) -> None:

@@ -211,6 +211,44 @@ async def test_a_yielded_run_goes_on_from_its_checkpoint_elsewhere(fleet: Fleet,
     assert len(steps) == len(set(steps))
 
 
+async def test_a_handler_sees_that_its_slot_is_asked_for(fleet: Fleet, desk: Desk) -> None:
+    worker = worker_of(fleet)
+    await fleet.ready()
+    mission = await desk.submit("m", work("a", "slot.asked"))
+    await until(lambda: fleet.lines("a", "begin"), description="it runs", of=(worker,))
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_status(within_s=10) == 0, worker.tail()
+    assert await mission.results(timeout=30) == {"a": "its slot is asked for: the next checkpoint ends it"}
+
+
+async def test_a_secret_goes_through_the_line_only_and_is_hidden_in_what_is_printed(
+    fleet: Fleet, desk: Desk, tmp_path: Path
+) -> None:
+    """S17: in no variable, argument or line of the log, though its program prints it."""
+    grants = '[[grant]]\nmissions = "*"\ncapabilities = "*"\nsecrets = { key = "env:SLOT_KEY" }\n'
+    granted = tmp_path / "credentials.toml"
+    granted.write_text(grants)
+    arguments = (*PROCESS, "--credentials", str(granted))
+    worker = fleet.start(arguments=arguments, SLOT_KEY="sesame-sesame-2718")
+    await fleet.ready()
+    mission = await desk.submit("m", work("a", "slot.secret"))
+    assert await mission.results(timeout=30) == {"a": []}
+    assert said(worker, "[m/a] | printed ***")
+    assert said(worker, "[m/a] logged ***")
+    assert "sesame" not in worker.log_text()
+
+
+async def test_all_handlers_that_say_nothing_run_in_processes_where_their_worker_says_so(
+    fleet: Fleet, desk: Desk
+) -> None:
+    worker = fleet.start(arguments=("--handlers", "behaviours", "--runtime", "process"))
+    await fleet.ready()
+    mission = await desk.submit("m", work("a", "both.folder_in_thread"))
+    (root,) = slots_of(fleet)
+    assert Path((await mission.results(timeout=30))["a"]).parent == root
+    assert worker.child.poll() is None
+
+
 async def test_a_lost_lease_ends_the_process_before_its_slot_is_used_again(fleet: Fleet, desk: Desk) -> None:
     """S16: the item is cancelled while its process ignores it; the slot's next run begins after its end."""
     worker = worker_of(fleet, slots=1)

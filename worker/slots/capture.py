@@ -45,9 +45,11 @@ class Printed:
 
     def log(self, level: int, name: str, text: str) -> None:
         """What the process has logged, within the same bounds."""
+        known = name in logging.root.manager.loggerDict  # one that is made here is never gone again
         with self._lock:
             if self._allowance.takes(len(text), time.monotonic()):
-                logging.getLogger(name).log(level, "%s", text if text.startswith("[") else f"[{self._run}] {text}")
+                said = text if text.startswith("[") else f"[{self._run}] {text}"
+                logging.getLogger(name if known else _log.name).log(level, "%s", said)
 
     def finish(self) -> None:
         """Takes in all that was printed so far, says what was left out, and belongs to no run from here on."""

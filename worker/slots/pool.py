@@ -2,7 +2,7 @@
 
 A warm process is used again for the same Group and capability only, after a success, when nothing that the run has
 started or opened is left. A spare one has imported the handlers and belongs to nobody yet. Both end when nobody wants
-them for half a minute; together they are as many as slots at most.
+them for half a minute. With those at work they are as many as slots: a spare one is there while fewer are.
 """
 
 from __future__ import annotations
@@ -84,7 +84,13 @@ class Pool:
         self._idle: list[_Idle] = []
         self._all: set[SlotProcess] = set()
         self._tasks: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._is_refilling = False
         self._is_closed = False
+
+    @property
+    def idle(self) -> int:
+        """How many are at no work."""
+        return len(self._idle)
 
     def resize(self, slots: int) -> None:
         """Keeps so many idle processes at most from now on."""
@@ -95,8 +101,10 @@ class Pool:
         house = await self.open()
         process = self._found((group, capability)) or self._found(None)
         if process is None:
+            self._make_room()
             process = await self._start(house)
-        self._in_background(self._refill(house))
+        if len(self._all) < self._slots:
+            self._in_background(self._refill(house))
         return process, house.folders.new()
 
     async def give_back(self, process: SlotProcess, group: GroupId, capability: Capability) -> None:
@@ -161,18 +169,18 @@ class Pool:
         return process
 
     async def _refill(self, house: _House) -> None:
-        """Has one spare process where there is room for one; a run that fails for want of one says it, not this."""
-        if len(self._idle) >= self._slots or any(one.key is None for one in self._idle):
+        """Has one spare process; a run that fails for want of one says it, not this."""
+        if self._is_refilling or any(one.key is None for one in self._idle):
             return
+        self._is_refilling = True
         try:
             process = await self._start(house)
         except Ended as error:
             _log.debug("no spare process: %s", error)
-            return
-        if len(self._idle) < self._slots:
-            self._keep(process, None)
         else:
-            await self.end(process)
+            self._keep(process, None)
+        finally:
+            self._is_refilling = False
 
     async def _is_as_before(self, process: SlotProcess) -> bool:
         try:
@@ -199,8 +207,15 @@ class Pool:
         one = _Idle(process, key)
         one.timer = asyncio.get_running_loop().call_later(IDLE_S, lambda: self._in_background(self._end_idle(one)))
         self._idle.append(one)
-        if len(self._idle) > self._slots:
-            self._in_background(self._end_idle(self._idle[0]))
+        if len(self._all) > self._slots:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Ends the process that was idle for longest, a spare one first, where there are as many as slots."""
+        if self._idle and len(self._all) >= self._slots:
+            one = next((one for one in self._idle if one.key is None), self._idle[0])
+            self._idle.remove(one)
+            self._in_background(self._end_idle(one))
 
     async def _end_idle(self, one: _Idle) -> None:
         if one in self._idle:

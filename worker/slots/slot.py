@@ -110,8 +110,7 @@ class _Attempt:
             given = await self._given(found, bodies)
             self._inputs = given.inputs
             timeout_s = _timeout_s(given)
-            service = RunService(run)
-            call = None if run.handler.runtime == "process" else _call(run, given, service)
+            call = None if run.handler.runtime == "process" else _call(run, given)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
             self.ending = Release(*self._target[:3], error.parks)
@@ -130,7 +129,7 @@ class _Attempt:
         try:
             limiter = await threads.admit(run.name)
             if call is None:
-                self.errand = await process_errand(run, given, service)
+                self.errand = await process_errand(run, given, RunService(run))
             elif run.handler.is_sync:
                 self.errand = ThreadErrand(threads, run.name, call, limiter)
             else:
@@ -239,11 +238,11 @@ def _over_time(timeout_s: float) -> TimeoutError:
     return TimeoutError(f"it took longer than its time-out of {timeout_s:g} s")
 
 
-def _call(run: Run, given: Given, service: RunService) -> partial[Any]:
+def _call(run: Run, given: Given) -> partial[Any]:
     """The handler with its context and its inputs, as its type reads them."""
     handler = run.handler
     kind = ThreadContext if handler.is_sync else LoopContext
-    context = kind(given, service, run.desk.workshop.tools)
+    context = kind(given, RunService(run), run.desk.workshop.tools)
     return partial(
         handler.function, context, given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
     )
