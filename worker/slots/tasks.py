@@ -51,9 +51,13 @@ class TaskErrand:
                 raise
             if isinstance(self._error, asyncio.CancelledError):
                 raise
-        if self._error is not None:
-            raise self._error
-        return self._result
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            raise error
+        finally:
+            del error  # its frames hold what the handler had: in a circle they would wait for the collector
 
     async def unwound(self) -> None:
         """The task is free, or given up, as soon as `run` has returned."""
