@@ -57,7 +57,14 @@ def begin(process: SlotProcess, folder: Path, **inputs: Any) -> None:
     )
     for name, raw in parts_of(given):
         process.say(Kind.BODY, name, raw)
-    terms = {"capability": str(WORK), "environment": {}, "folder": str(folder), "limits": {}, "level": 20}
+    terms = {
+        "capability": str(WORK),
+        "command": {},
+        "environment": {},
+        "folder": str(folder),
+        "limits": {},
+        "level": 20,
+    }
     process.say(Kind.BEGIN, terms)
 
 
