@@ -111,6 +111,8 @@ class Redactor:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, ...]] = {}
         self._forms: tuple[str, ...] = ()
+        self.longest = 0
+        """Bytes of the longest text that is hidden."""
 
     def learn(self, values: Iterable[str]) -> None:
         """From now on these are hidden; what is shorter than SECRET_CHARS_MIN is not."""
@@ -124,6 +126,7 @@ class Redactor:
                 del known[oldest]
             if is_new:
                 self._forms = tuple({form for every in known.values() for form in every})
+                self.longest = max(map(len, map(_bytes, self._forms)))
 
     def learn_url(self, url: str) -> None:
         """The credentials of a store's URL are hidden, wherever they stand."""
@@ -151,6 +154,20 @@ class Redactor:
         else:
             text = text[:end]
         return _USERINFO.sub(f"{MASK}@", text) if "://" in text and "@" in text else text
+
+    def cut(self, raw: bytes, at: int) -> int:
+        """Where to cut a text that is too long, at `at` or soon after, so that no secret in it is cut in two."""
+        before = -1
+        while before < at:
+            before = at
+            for form in map(_bytes, self._forms):
+                found = raw.find(form, max(0, at - len(form) + 1), at + len(form) - 1)
+                at = found + len(form) if found >= 0 else at
+        return at
+
+
+def _bytes(form: str) -> bytes:
+    return form.encode(errors="surrogatepass")
 
 
 def _places(text: str, form: str) -> Iterator[int]:

@@ -71,8 +71,14 @@ class CredentialsFile:
             return self._variables[source.words[0]]
         if source.kind == "file":
             path = self._folder / source.words[0]
-            return await anyio.to_thread.run_sync(_of_file, path, where, abandon_on_cancel=True)
-        return await anyio.to_thread.run_sync(_of_command, source.words, where, abandon_on_cancel=True)
+            text = await anyio.to_thread.run_sync(_of_file, path, where, abandon_on_cancel=True)
+        else:
+            text = await anyio.to_thread.run_sync(_of_command, source.words, where, abandon_on_cancel=True)
+        try:
+            checked("", text, where)
+        except Misuse as wrong:  # it was right when this Worker began: somebody is writing it anew just now
+            raise Unavailable(str(wrong)) from None
+        return text
 
 
 async def secrets_of(provider: Provider | None, mission: str, capability: str) -> Secrets:
@@ -193,7 +199,8 @@ def _of_command(words: tuple[str, ...], where: str) -> str:
         except (TimeoutError, subprocess.TimeoutExpired):
             raise Unavailable(f"{label}: has not ended after {COMMAND_S:g} s, it was killed") from None
         finally:
-            if program.poll() is None:
+            # Not asked whether it has ended, which would give its pid away: what it left behind is of its group too.
+            if program.returncode is None:
                 os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
     if status:

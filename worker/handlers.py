@@ -68,7 +68,8 @@ class Handler:
     """Whether it runs in a thread: a plain `def`."""
 
     def __post_init__(self) -> None:
-        called = vars(type(self.function)).get("__call__")  # of an object with an `async def __call__`
+        # Of an object with an `async def __call__`, its own or inherited.
+        called = inspect.getattr_static(type(self.function), "__call__", None)
         is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
         object.__setattr__(self, "is_sync", not is_async)
 

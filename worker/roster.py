@@ -26,6 +26,7 @@ DRAIN = signal.SIGUSR2
 """What asks a Worker to drain. Not SIGTERM, of which a second one means something else."""
 RECORD_BYTES_MAX = 4_096
 RECORDS_MAX = 4_096
+PATIENCE_MAX_S = 366 * 86_400
 ATTEMPTS = 3
 """One that ends may remove the folder just now, since it was empty."""
 _log = logging.getLogger("treadle.worker")
@@ -59,7 +60,8 @@ class Record:
             found: Any = json.loads(raw)
             patience_s = float(found["patience_s"])
             record = cls(str(found["name"]), int(found["pid"]), str(found["started"]), str(found["space"]), patience_s)
-            return record if record.process and record.started != UNKNOWN else None
+            is_one = record.process and record.started != UNKNOWN and 0 <= patience_s <= PATIENCE_MAX_S
+            return record if is_one else None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError, Misuse):
             return None
 

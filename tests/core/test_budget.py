@@ -13,7 +13,7 @@ from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse
 from treadle.worker import OverBudget
 from treadle.worker.slots import budget
-from treadle.worker.slots.budget import AMOUNT_MAX, MISSIONS_MAX, Budget, Spending, budget_of
+from treadle.worker.slots.budget import AMOUNT_MAX, MISSIONS_MAX, ROOM, Budget, Spending, budget_of
 
 NAMES = st.sampled_from(["tokens", "tool_calls", "cents"])
 AMOUNTS = st.integers(0, 50)
@@ -149,6 +149,33 @@ def test_a_contract_whose_budgets_are_none_is_not_taken_for_unlimited(budgets: o
 def test_a_state_that_leaves_no_room_for_what_was_spent_is_refused_by_name() -> None:
     with pytest.raises(Misuse, match="checkpoint with what its run has spent"):
         Budget({"tokens": 5}).seal(bytes(codec.CHECKPOINT_MAX))
+
+
+def test_s22_what_was_spent_is_not_taken_for_saved_where_its_checkpoint_was_refused() -> None:
+    one = Budget({"tokens": 5})
+    one.spend("tokens", 5)
+    with pytest.raises(Misuse, match="checkpoint with what its run has spent"):
+        one.seal(bytes(codec.CHECKPOINT_MAX))
+    assert not one.is_saved
+    later = Budget({"tokens": 5})
+    assert (later.open(one.seal(b"state"), "it"), later.left("tokens")) == (b"state", 0)
+
+
+def test_s22_a_state_that_was_saved_once_has_room_for_whatever_is_spent_later() -> None:
+    one, state = Budget({"tokens": AMOUNT_MAX}), bytes(codec.CHECKPOINT_MAX - ROOM)
+    one.seal(state)
+    for number in range(2 * budget.DIMENSIONS_MAX):
+        one.spend(f"{number:02}".ljust(64, "x"), AMOUNT_MAX)
+    assert Budget({"tokens": AMOUNT_MAX}).open(one.seal(state), "it") == state
+
+
+def test_what_is_only_counted_stands_still_at_its_bound_and_is_read_again() -> None:
+    one = Budget({"tokens": 5})
+    for _ in range(3):
+        one.spend("bytes", AMOUNT_MAX)
+    later = Budget({"tokens": 5})
+    later.open(one.seal(b"state"), "it")
+    assert later.spent == {"bytes": AMOUNT_MAX}
 
 
 def test_a_worker_adds_up_what_its_last_missions_spent() -> None:

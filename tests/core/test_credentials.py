@@ -12,7 +12,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from servers import wait_until
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
+from treadle.shared.processes import Life, identity, life_of
 from treadle.shared.redaction import MASK, SECRET_BYTES_MAX, Secrets, known
 from treadle.worker import credentials
 from treadle.worker.credentials import CredentialsFile, secrets_of
@@ -197,6 +199,29 @@ async def test_a_command_that_fails_is_named_without_what_it_said(
         await obtained(provider)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+async def test_what_a_command_leaves_behind_is_killed_where_it_keeps_the_secret_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "COMMAND_S", 0.5)
+    provider = file_of(tmp_path, key=f'command:sh -c "sleep 600 & echo $! > {tmp_path}/pid; echo the-secret"')
+    with pytest.raises(Unavailable, match=r"has not ended after 0\.5 s, it was killed"):
+        await obtained(provider)
+    left = identity(int((tmp_path / "pid").read_text()))
+    if left is not None:
+        wait_until(lambda: life_of(left) is Life.GONE, description="what it left behind is gone")
+
+
+async def test_a_secret_that_is_being_written_anew_is_there_at_another_attempt(tmp_path: Path) -> None:
+    """A Misuse would fail its item for good."""
+    (tmp_path / "api").write_text("the-first-one\n")
+    provider = file_of(tmp_path, api="file:api")
+    (tmp_path / "api").write_text("")
+    with pytest.raises(Unavailable, match=r"grant\[0\].secrets.api: has 0 characters"):
+        await secrets_of(provider, "m", "index")
+    (tmp_path / "api").write_text("the-second-one\n")
+    assert await obtained(provider) == {"api": "the-second-one"}
 
 
 async def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -70,6 +71,9 @@ def test_none_and_several_are_refused_and_named(
         json.dumps({"name": "a", "pid": 0, "started": "b.1", "space": "b.1", "patience_s": 1}).encode(),
         json.dumps({"name": "a", "pid": -1, "started": "b.1", "space": "b.1", "patience_s": 1}).encode(),
         json.dumps({"name": "a", "pid": 2**40, "started": "b.1", "space": "b.1", "patience_s": 1}).encode(),
+        json.dumps({"name": "a", "pid": 5, "started": "b.1", "space": "b.1", "patience_s": math.nan}).encode(),
+        json.dumps({"name": "a", "pid": 5, "started": "b.1", "space": "b.1", "patience_s": math.inf}).encode(),
+        json.dumps({"name": "a", "pid": 5, "started": "b.1", "space": "b.1", "patience_s": -1}).encode(),
         json.dumps({"name": "a", "pid": 5, "started": "unknown", "space": "b.1", "patience_s": 1}).encode(),
     ],
 )

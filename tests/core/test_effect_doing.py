@@ -11,6 +11,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from treadle.shared.redaction import Secrets
+from treadle.worker import Stopped
 from treadle.worker.effects import FileGate, SqliteGate, Token
 from treadle.worker.effects.doing import Doer, Effects
 from treadle.worker.effects.effect import Effect
@@ -96,6 +97,20 @@ async def test_s6_a_cancellation_waits_for_the_thread_that_is_at_the_gate(
     after = gate.enter("m/a/send", SECOND)
     assert (after.stored is None) is (where == "enter"), "nobody holds it, and what was at its end is whole"
     after.close()
+
+
+async def test_s3_a_run_that_is_over_when_its_body_ends_commits_nothing_at_its_gate(tmp_path: Path) -> None:
+    mine, noted = effects()
+
+    async def handler() -> None:
+        async with mine.on_loop("send", FileGate(tmp_path / "book"), "item") as effect:
+            effect.at.write_text("too late")
+            noted.is_over, noted.why = True, "its lease is lost"
+
+    with pytest.raises(Stopped, match="its lease is lost"):
+        await handler()
+    assert not (tmp_path / "book").exists()
+    assert noted.notes == ["begin send"]
 
 
 async def test_a_time_out_of_the_handlers_own_is_a_time_out_for_it(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,9 +16,10 @@ import fakeredis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from treadle.shared.errors import Misuse, Refused, Stale, Unavailable
+from treadle.shared import codec
+from treadle.shared.errors import Corrupt, Misuse, Refused, Stale, Unavailable
 from treadle.worker.effects import FileGate, Gate, Ledger, SqliteGate, Token, headers_of
-from treadle.worker.effects.redis import RedisGate
+from treadle.worker.effects.redis import ARGUMENTS_MAX, Commands, RedisGate
 from treadle.worker.effects.token import effect_key, effect_name, judge
 
 FIRST, SECOND = Token(1, 1, 1, "w-1.1.0"), Token(1, 1, 2, "w-2.1.0")
@@ -215,14 +219,73 @@ def test_a_key_is_of_tokens_so_that_no_name_reaches_into_another() -> None:
 # --- SQLite ---
 
 
-def test_a_body_that_ends_the_transaction_itself_is_told(tmp_path: Path) -> None:
+def _with_it(connection: sqlite3.Connection) -> None:
+    with connection:
+        pass
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda one: one.execute("COMMIT"),
+        lambda one: one.execute("ROLLBACK"),
+        lambda one: one.cursor().executescript("SELECT 1"),
+        lambda one: one.executescript("SELECT 1"),
+        lambda one: one.commit(),
+        lambda one: one.rollback(),
+        _with_it,
+    ],
+)
+def test_s6_a_body_cannot_end_its_transaction_so_nothing_of_it_is_there_without_its_record(
+    tmp_path: Path, ends: Callable[[sqlite3.Connection], object]
+) -> None:
+    """Python commits where nobody says so: at the end of `with connection`, and before each script."""
     place = Place("sqlite", tmp_path)
     passage = place.gate.enter(KEY, FIRST)
-    passage.place.execute("COMMIT")
+    place.write(passage.place, "first")
+    with pytest.raises((Misuse, sqlite3.DatabaseError), match=r"leave COMMIT and ROLLBACK to the gate|not authorized"):
+        ends(passage.place)
     with pytest.raises(Misuse, match="leave COMMIT and ROLLBACK to the gate"):
         passage.commit(b"")
     passage.close()
+    assert place.lines == []
+    assert place.happen(SECOND) == b"w-2.1.0"
     place.client.close()
+
+
+def test_s6_what_a_body_writes_after_sqlite_itself_rolled_it_back_is_refused(tmp_path: Path) -> None:
+    place = Place("sqlite", tmp_path)
+    with sqlite3.connect(tmp_path / "book.db") as made:
+        made.execute("CREATE UNIQUE INDEX once ON book (line)")
+    made.close()
+    passage = place.gate.enter(KEY, FIRST)
+    place.write(passage.place, "on its own")
+    with suppress(sqlite3.IntegrityError):
+        passage.place.execute("INSERT OR ROLLBACK INTO book VALUES ('on its own')")
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        place.write(passage.place, "on its own")
+    with pytest.raises(Misuse, match="ended the transaction"):
+        passage.commit(b"")
+    passage.close()
+    assert place.lines == []
+    place.client.close()
+
+
+def test_a_record_that_is_pruned_before_its_body_is_through_is_there_when_it_is_done(tmp_path: Path) -> None:
+    place = Place("sqlite", tmp_path)
+    passage = place.gate.enter(KEY, FIRST)
+    passage.place.execute("DELETE FROM treadle_effects")
+    place.write(passage.place, "first")
+    passage.commit(b"result")
+    passage.close()
+    assert place.happen(SECOND) == b"result"
+    place.client.close()
+
+
+@pytest.mark.parametrize("path", [":memory:", ""])
+def test_a_database_that_is_gone_with_its_connection_is_no_gate(path: str) -> None:
+    with pytest.raises(Misuse, match=r"path: .*, must be a file"):
+        SqliteGate(path)
 
 
 def test_what_is_pruned_is_forgotten_and_what_is_young_is_not(tmp_path: Path) -> None:
@@ -266,6 +329,50 @@ def test_a_file_that_another_one_s_body_holds_is_unavailable(tmp_path: Path) -> 
     passage.close()
 
 
+def test_a_file_whose_record_cannot_be_read_is_named_and_its_lock_is_let_go(tmp_path: Path) -> None:
+    place = Place("file", tmp_path)
+    for torn in (b"", b"\x93\x01", b"\x01", codec.pack({"token": "?", "result": None}, field="record", limit=99)):
+        passage = place.gate.enter(KEY, FIRST)
+        place.write(passage.place, "torn")
+        (record,) = (tmp_path / "book.txt.effects" / "done").iterdir()
+        record.write_bytes(torn)
+        with pytest.raises(Corrupt, match=record.name):
+            passage.close()
+        with pytest.raises(Corrupt, match=record.name):
+            place.gate.enter(KEY, SECOND)
+        record.unlink()
+    assert place.happen(SECOND) == b"w-2.1.0"
+    place.client.close()
+
+
+def test_a_file_system_without_locks_is_unavailable_and_no_descriptor_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    gate = FileGate(tmp_path / "book.txt")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    with pytest.raises(Unavailable, match=r"book\.txt: cannot be locked \(No locks available"):
+        gate.enter(KEY, FIRST)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_link_and_its_file_are_one_place_and_the_link_stays(tmp_path: Path) -> None:
+    place = Place("file", tmp_path)
+    link = tmp_path / "link.txt"
+    link.symlink_to("book.txt")
+    passage = FileGate(link).enter(KEY, FIRST)
+    place.write(passage.place, "first")
+    with pytest.raises(Unavailable, match="held by another"):
+        place.gate.enter(KEY, SECOND)
+    passage.commit(b"result")
+    passage.close()
+    assert (link.is_symlink(), place.lines, place.happen(SECOND)) == (True, ["first"], b"result")
+    place.client.close()
+
+
 # --- HTTP ---
 
 
@@ -305,6 +412,28 @@ def test_a_request_that_fails_at_the_service_is_not_done(tmp_path: Path) -> None
     with pytest.raises(OSError, match="paper"):
         ledger.carry_out(headers_of(KEY, FIRST), fails)
     assert ledger.carry_out(headers_of(KEY, FIRST), lambda _: b"done").is_new
+
+
+@pytest.mark.parametrize("given", [None, "no. 17", 17])
+def test_s6_a_service_whose_function_gives_no_bytes_is_told_before_anything_is_done(tmp_path: Path, given: Any) -> None:
+    """None would be kept as no result, and the next repetition do it again."""
+    ledger = Ledger(tmp_path / "service.db")
+
+    def do(connection: sqlite3.Connection) -> Any:
+        connection.execute("CREATE TABLE sent (number INTEGER)")
+        return given
+
+    for _ in range(2):
+        with pytest.raises(Misuse, match="must be bytes"):
+            ledger.carry_out(headers_of(KEY, FIRST), do)
+    assert ledger.carry_out(headers_of(KEY, FIRST), lambda _: b"done").is_new
+
+
+@pytest.mark.parametrize("key", ["k" * 256, "k\udcff", "k\x00k", "k\nk"])
+def test_a_service_takes_no_key_that_no_run_sends(tmp_path: Path, key: str) -> None:
+    headers = headers_of(KEY, FIRST) | {"Idempotency-Key": key}
+    with pytest.raises(Misuse, match=r"Idempotency-Key: .*must be 1 to 255"):
+        Ledger(tmp_path / "service.db").carry_out(headers, lambda _: b"done")
 
 
 def test_a_key_longer_than_services_take_is_sent_as_its_digest() -> None:
@@ -353,6 +482,27 @@ def test_an_effect_whose_first_command_fails_at_redis_did_nothing_and_may_be_tri
         passage.commit(b"result")
     assert place.happen(SECOND) == b"w-2.1.0"
     place.client.close()
+
+
+def test_a_command_that_no_script_can_run_is_refused_before_anything_is_sent() -> None:
+    """Too long a one would end the script itself, after others ran, with no record of them: they would be run again."""
+    queue = Commands()
+    queue.queue("RPUSH", "book", *["line"] * (ARGUMENTS_MAX - 2))
+    with pytest.raises(Misuse, match=f"RPUSH: {ARGUMENTS_MAX + 1:,} words, at most {ARGUMENTS_MAX:,}"):
+        queue.queue("RPUSH", "book", *["line"] * (ARGUMENTS_MAX - 1))
+    commands: list[str | bytes] = ["SELECT", "select", b"Select"]
+    for command in commands:
+        with pytest.raises(Misuse, match=r"SELECT: .*its record would be in another database"):
+            queue.queue(command, 1)
+    assert len(queue.queued) == 1
+
+
+@pytest.mark.parametrize("keep_s", [0, -1, 1.5, True])
+def test_a_record_that_would_be_gone_at_once_is_refused(keep_s: Any) -> None:
+    client = fakeredis.FakeRedis()
+    with pytest.raises(Misuse, match=r"keep_s: .*must be whole seconds"):
+        RedisGate(client, keep_s=keep_s)
+    client.close()
 
 
 def test_a_record_at_redis_goes_after_its_time(tmp_path: Path) -> None:

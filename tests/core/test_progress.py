@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treadle.shared.errors import Misuse
 from treadle.shared.model import LeaseId
 from treadle.shared.progress import MILESTONES_MAX, NOTE_CHARS_MAX, WORD_CHARS_MAX, Said, recorded, said
-from treadle.worker.slots.progressing import AT_ONCE_MAX, EACH_S, LOOK_EACH_S, Words
+from treadle.worker.slots.progressing import AT_ONCE_MAX, EACH_S, LOOK_EACH_S, Progressing, Words
 
 A, B = LeaseId("a"), LeaseId("b")
 
@@ -125,6 +125,13 @@ def test_a_look_tells_of_so_many_runs_and_the_next_look_of_the_rest() -> None:
     assert len(words.due(EACH_S)) == AT_ONCE_MAX
     assert words.due(EACH_S + LOOK_EACH_S / 2) == []
     assert len(words.due(EACH_S + LOOK_EACH_S)) == 3
+
+
+def test_what_a_thread_says_just_when_its_run_is_over_is_told_to_nobody_and_not_kept() -> None:
+    progressing = Progressing(cast("Any", None))
+    progressing._words.say(A, said(1, 2), began_s=0.0)
+    progressing.tell({}, 5.0)
+    assert progressing._words._words == {}
 
 
 def test_threads_may_say_at_once_and_no_milestone_is_lost() -> None:

@@ -9,11 +9,16 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from servers import wait_until
+from treadle.shared.redaction import MASK, known
+from treadle.worker.slots import capture as capturing
 from treadle.worker.slots.allowance import SECOND_BYTES, TOTAL_BYTES, Allowance
-from treadle.worker.slots.capture import LINE_MAX, Capture
+from treadle.worker.slots.capture import LINE_MAX, Capture, Printed
+
+SECRET = "of-the-slot-9f8e7d6c5b4a"
 
 
 @pytest.fixture
@@ -65,6 +70,48 @@ def test_lines_are_named_by_their_run_and_printable(capture: Capture, lines: pyt
         with pytest.raises(BrokenPipeError):
             os.write(end, b".")
         os.close(end)
+
+
+@pytest.mark.parametrize("before", [LINE_MAX - 1, LINE_MAX - 12, LINE_MAX - len(SECRET) + 1, 3 * LINE_MAX - 7])
+@pytest.mark.parametrize("step", [1 << 16, 997])
+def test_s17_a_line_that_is_too_long_is_cut_beside_a_secret_and_not_within(
+    capture: Capture, lines: pytest.LogCaptureFixture, before: int, step: int
+) -> None:
+    known.learn([SECRET])
+    (out, printer), (err, complainer) = os.pipe(), os.pipe()
+    printed = capture.watch(out, err)
+    printed.begin("m/a")
+    said = b"x" * before + SECRET.encode() + b"y" * 2 * LINE_MAX
+    for at in range(0, len(said), step):
+        os.write(printer, said[at : at + step])
+    printed.finish()
+    shown = "".join(record.getMessage().removeprefix("[m/a] | ") for record in lines.records if record.args)
+    assert shown == "x" * before + MASK + "y" * 2 * LINE_MAX
+    capture.forget(printed)
+    for end in (printer, complainer):
+        os.close(end)
+
+
+@pytest.mark.parametrize("before", [0, 10, LINE_MAX])
+def test_s17_a_line_that_goes_on_while_nothing_may_be_said_is_shown_whole_or_not_at_all(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    known.learn([SECRET])
+    now = [10.0]
+    monkeypatch.setattr(capturing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    printed = Printed(-1, -2)
+    printed.begin("m/a")
+    monkeypatch.setattr(printed, "_take_in", lambda _: 0)
+    printed._lines(-1, b"x" * (SECOND_BYTES - 10) + b"\n" + b"z" * 20 + b"\n")
+    printed._lines(-1, b"y" * before + SECRET[:9].encode())
+    printed._lines(-1, SECRET[9:12].encode())
+    now[0] = 12.0
+    printed._lines(-1, SECRET[12:].encode() + b"\nshown\n")
+    printed.finish()
+    assert SECRET[:9] not in lines.text
+    assert SECRET[9:] not in lines.text
+    assert "[m/a] | shown" in lines.text
+    assert "printed too much" in lines.text
 
 
 def test_a_hundred_megabytes_stop_neither_the_program_nor_fill_memory_or_log(

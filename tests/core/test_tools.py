@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from treadle.shared.errors import Misuse
+from treadle.shared.model import Capability
 from treadle.worker import Fail, tool
+from treadle.worker.handlers import Handler
 from treadle.worker.slots.tools import TOOLS_MAX, allowed, collect_tools, tools_of
 
 
@@ -40,6 +42,18 @@ def test_functions_by_name_are_tools_too() -> None:
     marked = collect_tools(module(search=tool("search")(plain)))["search"]
     found = tools_of({"find": plain, "size": len, "look": marked})
     assert [(one.name, one.function) for one in found.values()] == [("find", plain), ("size", len), ("look", plain)]
+
+
+def test_an_object_that_is_awaited_is_a_tool_that_is_awaited() -> None:
+    class Search:
+        async def __call__(self, query: str) -> str:
+            return query
+
+    class Finer(Search): ...
+
+    found = tools_of({"search": Search(), "finer": Finer()})
+    assert [one.is_sync for one in found.values()] == [False, False]
+    assert not Handler(Capability("find"), "0", cast("Any", Finer())).is_sync
 
 
 def test_what_is_no_tool_is_refused_by_name() -> None:

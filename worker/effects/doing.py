@@ -75,9 +75,7 @@ class Effects:
     async def on_loop(self, operation: str, gate: Gate[Any] | None, keyed: Keyed) -> AsyncGenerator[Effect[Any]]:
         """For an async handler; what may block is done in a thread."""
         with self._opened(operation, keyed) as name:
-            if self._notes.is_over:
-                await let_others_run()  # where it is being cancelled, this says so
-                raise self._stopped()
+            await self._end_if_over()
             told = await self._agreed(name, self._notes.begin_effect(name))
             passage: Passage[Any] | None = None
             if gate is not None and told[0] != "STORED":
@@ -91,6 +89,7 @@ class Effects:
                 if effect.is_new:
                     raw = self._packed(name, effect.result)
                     if passage is not None:
+                        await self._end_if_over()
                         await _in_thread(passage.commit, raw)
                     told = await self._agreed(name, self._notes.commit_effect(name, raw))
                     effect.settle(self._unpacked(name, told[1] if told[0] == "STORED" else raw))
@@ -195,6 +194,11 @@ class Effects:
 
     def _stopped(self) -> Stopped:
         return Stopped(f"the run of {self._doer.name} is over ({self._notes.why})")
+
+    async def _end_if_over(self) -> None:
+        if self._notes.is_over:
+            await let_others_run()  # where it is being cancelled, this says so
+            raise self._stopped()
 
     def _raise_if_over(self) -> None:
         if self._notes.is_over:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from treadle.shared import codec
-from treadle.shared.errors import Unavailable
+from treadle.shared.errors import Corrupt, Misuse, Unavailable
 
 from .token import Token, judge
 
@@ -38,7 +38,7 @@ class FileGate:
 
     def __init__(self, path: str | PathLike[str], *, busy_s: float = BUSY_S) -> None:
         """`busy_s`: how long it waits for another one's body before it gives up (Unavailable)."""
-        self.path = Path(path)
+        self.path = Path(os.path.realpath(path))  # a link would be replaced, and be another place than its file
         self._folder = self.path.with_name(self.path.name + ".effects")
         self._busy_s = busy_s
 
@@ -64,6 +64,12 @@ class FileGate:
                 return lock
             except BlockingIOError:
                 time.sleep(_AGAIN_S)
+            except OSError as error:  # a file system without them, as some NFS
+                os.close(lock)
+                raise Unavailable(f"effect {key}: {self.path}: cannot be locked ({error.strerror})") from error
+            except BaseException:
+                os.close(lock)
+                raise
         os.close(lock)
         raise Unavailable(f"effect {key}: {self.path} is held by another one's body for more than {self._busy_s:g} s")
 
@@ -104,10 +110,12 @@ class FilePassage:
     def close(self) -> None:
         """Lets go of the lock; a copy that was not committed goes."""
         if self._lock is not None:
-            if self.stored is None:
-                self._settle(self.place)
-            os.close(self._lock)
-            self._lock = None
+            lock, self._lock = self._lock, None
+            try:
+                if self.stored is None:
+                    self._settle(self.place)
+            finally:
+                os.close(lock)
 
     def _settle(self, part: Path) -> None:
         record = _read(part.parent / "done" / part.name.removeprefix("part."))
@@ -132,8 +140,14 @@ def _read(record: Path) -> tuple[Token, bytes | None] | None:
         raw = record.read_bytes()
     except FileNotFoundError:
         return None
-    said = cast("dict[str, Any]", codec.unpack(raw, what=str(record), limit=_RECORD_MAX))
-    return Token.parse(said["token"]), said["result"]
+    said = codec.unpack(raw, what=str(record), limit=_RECORD_MAX) if raw else None
+    try:
+        fields = cast("dict[str, Any]", said)
+        return Token.parse(fields["token"]), fields["result"]
+    except (Misuse, TypeError, KeyError):
+        raise Corrupt(
+            f"{record}: is no record of an effect; see whether it was done, and write it anew or delete it"
+        ) from None
 
 
 def _sync(path: Path) -> None:

@@ -46,18 +46,22 @@ class Ledger:
     def carry_out(self, headers: Mapping[str, str], do: Callable[[sqlite3.Connection], bytes]) -> Done:
         """What `do` gives, or gave when this effect was done before; it writes with the connection it is given, or not at all.
 
-        Misuse where a header is missing (answer 400), Stale where a later run was here (409), Unavailable where the
+        Misuse where a header is missing or is none (answer 400), Stale where a later run was here (409), Unavailable where the
         database is locked for long (503).
         """
         named = {name.lower(): value for name, value in headers.items()}
         key, token = named.get(KEY_HEADER.lower()), named.get(TOKEN_HEADER.lower())
         if not key or not token:
             raise Misuse(f"headers: {KEY_HEADER} and {TOKEN_HEADER} must both be there")
+        if len(key) > KEY_MAX or not key.isascii() or not key.isprintable():
+            raise Misuse(f"{KEY_HEADER}: {key[:80]!r} is none, must be 1 to {KEY_MAX} printable characters of ASCII")
         passage = self._gate.enter(key, Token.parse(token))
         try:
             if passage.stored is not None:
                 return Done(passage.stored, is_new=False)
             result = do(passage.place)
+            if not isinstance(result, bytes):  # None would be no result, and the next repetition do it again
+                raise Misuse(f"do: gave a {type(result).__name__}, must be bytes; nothing was done")
             passage.commit(result)
             return Done(result, is_new=True)
         finally:

@@ -21,6 +21,8 @@ from .token import Token, judge
 
 KEEP_S = 30 * 86_400
 """How long a record stays: needed only until the store has recorded the effect too."""
+ARGUMENTS_MAX = 4_096
+"""Words of one command: of some 8,000 a script of Lua ends."""
 _Argument = str | bytes | int | float
 
 _NOTE = """
@@ -60,8 +62,16 @@ class Commands:
     def __init__(self) -> None:
         self.queued: list[tuple[_Argument, ...]] = []
 
-    def queue(self, command: str, *arguments: _Argument) -> None:
-        """One command more; it gives no answer."""
+    def queue(self, command: str | bytes, *arguments: _Argument) -> None:
+        """One command more; it gives no answer. Misuse for one that would end the script, or lead its record astray."""
+        words = 1 + len(arguments)
+        name = command.decode(errors="replace") if isinstance(command, bytes) else command
+        if words > ARGUMENTS_MAX:
+            raise Misuse(f"{name[:80]}: {words:,} words, at most {ARGUMENTS_MAX:,}; queue several commands")
+        if name.upper() == "SELECT":
+            raise Misuse(
+                "SELECT: cannot be queued, its record would be in another database; give the gate a client of that one"
+            )
         self.queued.append((command, *arguments))
 
 
@@ -71,6 +81,8 @@ class RedisGate:
     def __init__(self, client: redis.Redis, *, prefix: str = "treadle:effects:", keep_s: int = KEEP_S) -> None:
         if client.connection_pool.connection_kwargs.get("decode_responses"):
             raise Misuse("client: it decodes responses, and results are bytes; give one with decode_responses=False")
+        if isinstance(keep_s, bool) or not isinstance(keep_s, int) or keep_s < 1:
+            raise Misuse(f"keep_s: {keep_s!r}, must be whole seconds, at least 1")
         self._client = cast("Any", client)
         self._prefix = prefix
         self._keep_s = keep_s

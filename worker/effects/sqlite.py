@@ -14,6 +14,7 @@ import os
 import sqlite3
 from contextlib import suppress
 from os import PathLike
+from typing import NoReturn
 
 from treadle.shared.errors import Misuse, Unavailable
 
@@ -31,12 +32,20 @@ _NOTE = """
     ON CONFLICT (key) DO UPDATE SET token = excluded.token, noted = excluded.noted
 """
 
+_RESULT = """
+    INSERT INTO treadle_effects (key, token, result) VALUES (?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET result = excluded.result
+"""
+_LEAVE = "leave COMMIT and ROLLBACK to the gate, and give it one statement at a time, with `execute` or `executemany`"
+
 
 class SqliteGate:
     """A database file that checks tokens, in a table of its own, `treadle_effects`."""
 
     def __init__(self, path: str | PathLike[str], *, busy_s: float = BUSY_S) -> None:
         """`busy_s`: how long it waits for another writer before it gives up (Unavailable)."""
+        if os.fsdecode(path) in ("", ":memory:"):
+            raise Misuse(f"path: {os.fsdecode(path)!r} is gone with its connection, must be a file")
         self._path = path
         self._busy_s = busy_s
 
@@ -48,6 +57,7 @@ class SqliteGate:
             if stored is None:
                 connection.execute("BEGIN IMMEDIATE")
                 stored = _look(connection, key, token)
+                connection.bind()
             return SqlitePassage(connection, key, token, stored)
         except BaseException as error:
             connection.close()
@@ -65,36 +75,84 @@ class SqliteGate:
             connection.close()
 
 
+class Bound(sqlite3.Connection):
+    """A connection whose transaction is the gate's: what would end it, or write outside of it, is refused.
+
+    Python ends one where nobody says so, at the end of `with connection` and before a script, and SQLite where a statement is
+    OR ROLLBACK: what was written would be there without its record, and be written again.
+    """
+
+    has_refused = False
+
+    def bind(self) -> None:
+        """From here on."""
+        self.set_authorizer(self._judge)
+
+    def release(self) -> None:
+        """To here."""
+        self.set_authorizer(None)
+
+    def _judge(self, action: int, *_: object) -> int:
+        if action != sqlite3.SQLITE_TRANSACTION and self.in_transaction:
+            return sqlite3.SQLITE_OK
+        self.has_refused = True
+        return sqlite3.SQLITE_DENY
+
+    def __enter__(self) -> NoReturn:
+        self._refuse("with")
+
+    def commit(self) -> NoReturn:
+        self._refuse("commit()")
+
+    def rollback(self) -> NoReturn:
+        self._refuse("rollback()")
+
+    def executescript(self, _: object) -> NoReturn:
+        self._refuse("executescript()")
+
+    def _refuse(self, what: str) -> NoReturn:
+        self.has_refused = True
+        raise Misuse(f"{what}: would end the transaction of an effect; {_LEAVE}")
+
+
 class SqlitePassage:
     """One transaction; `place` is its connection."""
 
-    def __init__(self, connection: sqlite3.Connection, key: str, token: Token, stored: bytes | None) -> None:
-        self.place = connection
+    def __init__(self, connection: Bound, key: str, token: Token, stored: bytes | None) -> None:
+        self.place: sqlite3.Connection = connection
+        self._connection = connection
         self.stored = stored
         self._key = key
         self._token = token
 
     def commit(self, result: bytes) -> None:
         """Commits what the body wrote, with its result."""
-        if not self.place.in_transaction:
-            raise Misuse(f"effect {self._key}: its body ended the transaction; leave COMMIT and ROLLBACK to the gate")
+        connection = self._connection
+        if connection.has_refused or not connection.in_transaction:
+            raise Misuse(f"effect {self._key}: its body ended the transaction, or tried to; {_LEAVE}")
+        connection.release()
         # The lock was held since the token was looked at: nobody can have come between.
-        self.place.execute("UPDATE treadle_effects SET result = ? WHERE key = ?", (result, self._key))
-        self.place.execute("COMMIT")
+        connection.execute(_RESULT, (self._key, self._token.wire(), result))
+        connection.execute("COMMIT")
 
     def close(self) -> None:
         """Rolls back what was not committed."""
+        connection = self._connection
         with suppress(sqlite3.ProgrammingError):  # it is closed
-            if self.place.in_transaction:
-                self.place.execute("ROLLBACK")
-            self.place.close()
+            connection.release()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.close()
 
 
-def _connected(path: str | PathLike[str], busy_s: float) -> sqlite3.Connection:
+def _connected(path: str | PathLike[str], busy_s: float) -> Bound:
     # No implicit transactions; and it is opened in a thread, and written to by the handler in its own.
     connection = None
     try:
-        connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+        # No statement is kept: one that was judged before would not be judged again.
+        connection = sqlite3.connect(
+            path, timeout=busy_s, isolation_level=None, check_same_thread=False, cached_statements=0, factory=Bound
+        )
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(_TABLE)
     except BaseException as error:

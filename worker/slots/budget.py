@@ -18,7 +18,10 @@ from treadle.shared.names import CAPABILITY
 from ..context import Fail
 
 AMOUNT_MAX = 10**12
+"""Also of what is only counted: that stands still there."""
 DIMENSIONS_MAX = 16
+ROOM = 4_096
+"""Bytes that all dimensions take at most beside the state in a Checkpoint."""
 TOOL_CALLS = "tool_calls"
 """What each call of a tool spends one of."""
 MISSIONS_MAX = 1_024
@@ -58,7 +61,7 @@ class Budget:
                 raise OverBudget(dimension, amount, max(0, limit - spent), limit)
             if dimension not in self._spent and len(self._spent) >= 2 * DIMENSIONS_MAX:
                 raise Misuse(f"spend: {dimension}: the {2 * DIMENSIONS_MAX + 1}th dimension of one item; use fewer")
-            self._spent = self._spent | {dimension: spent + amount}
+            self._spent = self._spent | {dimension: min(spent + amount, AMOUNT_MAX)}
 
     def left(self, dimension: str) -> int | None:
         """How much may still be spent; None where there is no limit."""
@@ -89,9 +92,14 @@ class Budget:
         """The bytes of a Checkpoint: `state` with what is spent, where that is kept; else `state` itself."""
         if not self.limits:
             return state
-        spent = self._saved = self._spent
+        field, most = "checkpoint with what its run has spent", codec.CHECKPOINT_MAX - ROOM
+        if len(state) > most:  # else a state is taken with little spent, and the end of its run finds no room for more
+            raise Misuse(f"{field}: {len(state):,} bytes when packed, at most {most:,} where there are budgets")
+        spent = self._spent
         kept = {"state": state, "spent": {name: spent[name] for name in sorted(spent)}}
-        return codec.pack(kept, field="checkpoint with what its run has spent", limit=codec.CHECKPOINT_MAX)
+        raw = codec.pack(kept, field=field, limit=codec.CHECKPOINT_MAX)
+        self._saved = spent
+        return raw
 
     def open(self, raw: bytes, what: str) -> bytes:
         """The state of a Checkpoint that `seal` made; goes on with what it says was spent. Corrupt for any other bytes."""

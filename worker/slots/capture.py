@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from treadle.shared.redaction import known
+
 from .allowance import Allowance
 from .failures import printable
 
@@ -30,6 +32,8 @@ class Printed:
         self._lock = threading.Lock()
         self._rest = {out: b"", err: b""}
         """Of each pipe: the line that has no end yet, bounded."""
+        self._skipped = set[int]()
+        """Pipes at a line whose beginning was dropped: its rest is dropped too, a secret may have been cut in two."""
         self._open = {out, err}
         self._run = ""
         self._allowance = Allowance()
@@ -58,8 +62,8 @@ class Printed:
                 for _ in range(SETTLE_READS_MAX):
                     if pipe not in self._open or not self._take_in(pipe):
                         break
-                if rest or self._rest[pipe]:
-                    self._lines(pipe, b"\n")
+                if rest or self._rest[pipe] or pipe in self._skipped:
+                    self._lines(pipe, b"\n", is_end=True)
             if self._allowance.dropped_bytes:
                 dropped = self._allowance.dropped_bytes
                 _log.warning("[%s] printed too much: %s bytes of it are not shown", self._run, f"{dropped:,}")
@@ -88,17 +92,32 @@ class Printed:
         self._lines(pipe, piece)
         return len(piece) or None
 
-    def _lines(self, pipe: int, piece: bytes) -> None:
+    def _lines(self, pipe: int, piece: bytes, *, is_end: bool = False) -> None:
         now_s = time.monotonic()
+        if pipe in self._skipped:
+            skipped, end, piece = piece.partition(b"\n")
+            self._allowance.dropped_bytes += len(skipped)
+            if not end:
+                return
+            self._skipped.discard(pipe)
+        text = self._rest[pipe] + piece
         if self._allowance.is_spent(now_s):
-            whole, _, rest = piece.rpartition(b"\n")
+            whole, _, rest = text.rpartition(b"\n")
+            if len(rest) > LINE_MAX:
+                whole, rest = text, b""
+                self._skipped.add(pipe)
             self._allowance.dropped_bytes += len(whole)
-            self._rest[pipe] = rest[:LINE_MAX]
+            self._rest[pipe] = rest
             return
-        *lines, rest = (self._rest[pipe] + piece).split(b"\n")
-        while len(rest) > LINE_MAX:
-            lines.append(rest[:LINE_MAX])
-            rest = rest[LINE_MAX:]
+        *lines, rest = text.split(b"\n")
+        # What is cut is looked at as far as a secret may reach beyond the cut.
+        while len(rest) > LINE_MAX + (0 if is_end else known.longest):
+            at = known.cut(rest, LINE_MAX)
+            lines.append(rest[:at])
+            rest = rest[at:]
+        if is_end and rest:
+            lines.append(rest)
+            rest = b""
         self._rest[pipe] = rest
         for line in lines:
             if self._allowance.takes(len(line) + 1, now_s):
@@ -106,7 +125,7 @@ class Printed:
 
 
 def _text(line: bytes) -> str:
-    return printable(line.decode("utf-8", "backslashreplace").rstrip("\r"), LINE_MAX)
+    return printable(line.decode("utf-8", "backslashreplace").rstrip("\r"), LINE_MAX + known.longest)
 
 
 class Capture:

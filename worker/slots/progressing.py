@@ -99,7 +99,10 @@ class Progressing:
     def tell(self, runs: Mapping[LeaseId, Run], now_s: float) -> None:
         """Asks for what is due to be told."""
         for lease, said in self._words.due(now_s):
-            if (run := runs.get(lease)) is not None and not run.is_over:
+            run = runs.get(lease)
+            if run is None:  # a thread said it just when its run was over
+                self._words.forget(lease)
+            elif not run.is_over:
                 self._ask(run, said)
 
     def closing(self, runs: Mapping[LeaseId, Run], lease: Lease, now_s: float) -> None:

@@ -42,7 +42,9 @@ class Tool:
             parameters = list(inspect.signature(self.function).parameters)
         except (TypeError, ValueError):  # no function, or one of a library that says nothing of itself
             parameters = []
-        object.__setattr__(self, "is_sync", not inspect.iscoroutinefunction(self.function))
+        called = inspect.getattr_static(type(self.function), "__call__", None)  # of an object that is awaited
+        is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
+        object.__setattr__(self, "is_sync", not is_async)
         object.__setattr__(self, "takes_context", parameters[:1] == ["context"])
 
 
