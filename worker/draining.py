@@ -56,7 +56,13 @@ class Choice:
         """Those that are meant. Misuse where it may be one or another; NoneRunsError where there is none to be meant."""
         chosen = [one for one in running if self.name in (None, one.name) and self.pid in (None, one.pid)]
         if not chosen and not self.every:
-            others = f"; running: {_listed(running)}" if running else "; none of this user runs on this machine"
+            others = (
+                f"; running: {_listed(running)}"
+                if running
+                else (
+                    "; none of this user runs on this machine: send SIGTERM to one of another user, or drain it where it runs"
+                )
+            )
             raise NoneRunsError(f"no Worker{self._said} runs{others}")
         if len(chosen) > 1 and not self.every:
             raise Misuse(

@@ -45,7 +45,7 @@ def test_what_is_meant(choice: Choice, running: list[Record], meant: list[Record
 @pytest.mark.parametrize(
     ("choice", "running", "error", "said"),
     [
-        (Choice(), [], NoneRunsError, "no Worker runs; none of this user runs on this machine"),
+        (Choice(), [], NoneRunsError, "no Worker runs; none of this user runs on this machine: send SIGTERM"),
         (Choice(name="three"), [ONE], NoneRunsError, r"no Worker named three runs; running: one \(pid 11\)"),
         (Choice(pid=14), [ONE], NoneRunsError, "no Worker with pid 14 runs"),
         (Choice(), [ONE, TWO], Misuse, r"2 Workers run: one \(pid 11\), two \(pid 12\); say which one by --pid"),

@@ -128,7 +128,7 @@ async def test_whatever_a_handler_does_to_its_process_is_its_own_items_outcome(f
         work("late", "slot.bad", how="ignores cancellation", timeout_s=0.3),
     )
     failures = [why for why in BAD.values() if why] + [
-        "MemoryError",
+        "MemoryError: more than limits: memory_mb: 256; give the handler more",
         "used more processor time",
         "Too many open files",
         "TimeoutError",

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -157,7 +158,13 @@ MOST = 1_000
 def _failure(error: BaseException, handler: Handler, *, retryable: bool) -> tuple[str, bytes]:
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("%s", traceback_of(error))
-    return "failure", failure_of(error, retryable=retryable, place=handler.line).evidence()
+    failure = failure_of(error, retryable=retryable, place=handler.line)
+    if failure.kind == "MemoryError" and not failure.text and handler.limits and handler.limits.memory_mb:
+        text = (
+            f"more than limits: memory_mb: {handler.limits.memory_mb:,}; give the handler more, or less to do at once"
+        )
+        failure = replace(failure, text=text)
+    return "failure", failure.evidence()
 
 
 class _Home:
