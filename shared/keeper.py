@@ -8,7 +8,6 @@ Python, one for each owner, which holds little memory and which nothing that is 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -53,15 +52,38 @@ def _environment(pid: int) -> bytes:
 
 
 def remove(folder: str) -> bool:
-    """Removes a folder with all in it, whatever rights its program took from it; whether it is gone."""
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = Path(parent, name)
+    """Removes a folder with all in it, whatever its program did to it; whether it is gone. No link is followed.
+
+    A folder in it is moved up before it is emptied: so no depth makes a path too long, a stack too high or files too many.
+    """
+    top, number, own = Path(folder), 0, os.urandom(8).hex()
+    waiting = [] if top.is_symlink() else [top]
+    while waiting:
+        each = waiting.pop()
+        for one in _entries(each):
             with suppress(OSError):
-                if not path.is_symlink():
-                    path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+                if one.is_symlink() or not one.is_dir():
+                    one.unlink()
+                    continue
+                number += 1
+                one.chmod(0o700)
+                waiting.append(one.rename(top / f"{own}-{number}"))
+        if each != top:
+            with suppress(OSError):
+                each.rmdir()
+    with suppress(OSError):
+        if top.is_symlink():
+            top.unlink()
+        else:
+            top.rmdir()
     return not os.path.lexists(folder)
+
+
+def _entries(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        folder.chmod(0o700)
+        return list(folder.iterdir())
+    return []
 
 
 def main(mark: str, folder: str) -> None:

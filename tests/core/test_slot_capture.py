@@ -72,6 +72,23 @@ def test_lines_are_named_by_their_run_and_printable(capture: Capture, lines: pyt
         os.close(end)
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_that_is_too_long_is_shown_whole_in_pieces(
+    capture: Capture, lines: pytest.LogCaptureFixture, end: bytes
+) -> None:
+    known.learn([SECRET * 4])  # whatever else is looked for beyond a cut
+    (out, printer), (err, complainer) = os.pipe(), os.pipe()
+    printed = capture.watch(out, err)
+    printed.begin("m/a")
+    os.write(printer, b"y" * (2 * LINE_MAX + 1) + end)
+    printed.finish()
+    shown = [record.getMessage().removeprefix("[m/a] | ") for record in lines.records if record.args]
+    assert [len(line) for line in shown] == [LINE_MAX, LINE_MAX, 1]
+    capture.forget(printed)
+    for one in (printer, complainer):
+        os.close(one)
+
+
 @pytest.mark.parametrize("before", [LINE_MAX - 1, LINE_MAX - 12, LINE_MAX - len(SECRET) + 1, 3 * LINE_MAX - 7])
 @pytest.mark.parametrize("step", [1 << 16, 997])
 def test_s17_a_line_that_is_too_long_is_cut_beside_a_secret_and_not_within(

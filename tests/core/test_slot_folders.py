@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -74,3 +75,31 @@ def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
         Folders(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
     assert keeper.remove(str(tmp_path / "none"))
+
+
+def test_a_folder_is_removed_however_deep_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = Folders(tmp_path)
+    folder = folders.new()
+    monkeypatch.chdir(folder)
+    for _ in range(1_500):
+        Path("file").touch()
+        Path("d").mkdir()
+        os.chdir("d")
+    monkeypatch.undo()
+    folders.remove(folder)
+    assert not folder.exists()
+    folders.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folder, target = folders.new(), tmp_path / "target"
+    (target / "kept").mkdir(parents=True)
+    (target / "kept").chmod(0o755)
+    folder.rmdir()
+    folder.symlink_to(target)
+    folders.remove(folder)
+    assert not folder.is_symlink()
+    assert (target / "kept").stat().st_mode & 0o777 == 0o755
+    folders.close()

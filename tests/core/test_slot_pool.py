@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import socket
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -13,9 +18,10 @@ from fleet import until
 from treadle.shared import keeper
 from treadle.shared.model import Capability, GroupId
 from treadle.shared.processes import Life, identity, life_of
+from treadle.worker.slots import enclosed
 from treadle.worker.slots import pool as pools
 from treadle.worker.slots.enclosed import Ended, SlotProcess
-from treadle.worker.slots.frames import Kind
+from treadle.worker.slots.frames import Kind, write
 from treadle.worker.slots.given import Given, parts_of
 from treadle.worker.slots.pool import Pool
 
@@ -162,3 +168,96 @@ async def test_warm_starts_start_no_process(pool: Pool, monkeypatch: pytest.Monk
     monkeypatch.setattr(SlotProcess, "start", start)
     for _ in range(5):
         assert (await done(pool, ONE)).pid == first.pid
+
+
+def files_of_this_process() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def no_thread(self: threading.Thread) -> None:
+    if self.name == "treadle-slot":
+        raise RuntimeError("can't start new thread")
+    STARTS(self)
+
+
+STARTS = threading.Thread.start
+
+
+def no_file(*_: object, **__: object) -> Any:
+    raise OSError(24, "Too many open files")
+
+
+REFUSED: dict[str, tuple[object, str, Any]] = {
+    "no file for its line": (socket, "socketpair", no_file),
+    "no file for what it prints": (os, "pipe", no_file),
+    "no thread": (threading.Thread, "start", no_thread),
+    "no process": (enclosed, "spawn", no_file),
+    "no folder": (tempfile, "mkdtemp", no_file),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_where_no_process_can_be_had_the_run_says_so_and_nothing_is_left(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    await done(pool, ONE)
+    await pool.end(pool._idle.pop().process)
+    (root,) = left_in(tmp_path)
+    before = files_of_this_process()
+    with monkeypatch.context() as patched:
+        place, name, refused = REFUSED[what]
+        patched.setattr(place, name, refused)
+        for _ in range(5):
+            with pytest.raises(Ended, match=r"can be started: |can be had: "):
+                await pool.take(ONE, WORK)
+            await asyncio.sleep(0)
+    await until(lambda: files_of_this_process() <= before, description="no file is left")
+    assert [one.name for one in left_in(root)] == ["owner"]
+    assert pool._all == set()
+    await done(pool, ONE)
+
+
+async def test_a_first_process_that_cannot_be_had_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Pool(1, [MODULE], tmp_path)
+    before = files_of_this_process()
+    with monkeypatch.context() as patched:
+        patched.setattr(pools, "start_keeper", no_file)
+        for _ in range(3):
+            with pytest.raises(Ended, match="Too many open files"):
+                await pool.take(ONE, WORK)
+    assert left_in(tmp_path) == []
+    assert files_of_this_process() <= before
+    await done(pool, ONE)
+    await pool.close()
+
+
+async def test_a_root_that_was_cleared_away_is_made_anew(pool: Pool, tmp_path: Path) -> None:
+    """What clears old files from the folder for temporary ones does not ask."""
+    first = await done(pool, ONE)
+    (root,) = left_in(tmp_path)
+    shutil.rmtree(root)
+    assert (await done(pool, ONE)).pid == first.pid
+    assert root.stat().st_mode & 0o777 == 0o700
+
+
+async def test_an_endless_word_of_a_fork_does_not_keep_the_event_loop(pool: Pool) -> None:
+    """What an ended process has said is in its line; what its fork goes on to say there is nothing of the run."""
+    process, _ = await pool.take(ONE, WORK)
+    piece = write(Kind.SAY, "log", b"")
+
+    class Endless:
+        reads = 0
+
+        def recv(self, _size: int) -> bytes:
+            self.reads += 1
+            assert self.reads < 10_000
+            return piece
+
+    mine, endless = process._link, Endless()
+    process._link = cast("socket.socket", endless)
+    process._has_exited()
+    process._link = mine
+    assert endless.reads < 10_000
+    await pool.end(process)

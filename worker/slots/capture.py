@@ -16,7 +16,7 @@ from contextlib import suppress
 from treadle.shared.redaction import known
 
 from .allowance import Allowance
-from .failures import printable
+from .failures import NAME_MAX, printable
 
 READ_BYTES = 1 << 16
 LINE_MAX = 4_000
@@ -48,12 +48,12 @@ class Printed:
             self._run, self._allowance = run, Allowance()
 
     def log(self, level: int, name: str, text: str) -> None:
-        """What the process has logged, within the same bounds."""
-        known = name in logging.root.manager.loggerDict  # one that is made here is never gone again
+        """What the process has logged, within the same bounds. No logger is made by its names, which may be without end."""
         with self._lock:
-            if self._allowance.takes(len(text), time.monotonic()):
-                said = text if text.startswith("[") else f"[{self._run}] {text}"
-                logging.getLogger(name if known else _log.name).log(level, "%s", said)
+            run = f"[{self._run}] "
+            if self._allowance.takes(len(text), time.monotonic()) and _log.isEnabledFor(level):
+                shown = (text if text.startswith(run) else run + text,)
+                _log.handle(_log.makeRecord(printable(name, NAME_MAX), level, "", 0, "%s", shown, None))
 
     def finish(self) -> None:
         """Takes in all that was printed so far, says what was left out, and belongs to no run from here on."""
@@ -109,12 +109,11 @@ class Printed:
             self._allowance.dropped_bytes += len(whole)
             self._rest[pipe] = rest
             return
-        *lines, rest = text.split(b"\n")
+        *whole_lines, rest = text.split(b"\n")
+        lines = [piece for line in whole_lines for piece in _cut(line, LINE_MAX)]
         # What is cut is looked at as far as a secret may reach beyond the cut.
-        while len(rest) > LINE_MAX + (0 if is_end else known.longest):
-            at = known.cut(rest, LINE_MAX)
-            lines.append(rest[:at])
-            rest = rest[at:]
+        *pieces, rest = _cut(rest, LINE_MAX + (0 if is_end else known.longest))
+        lines += pieces
         if is_end and rest:
             lines.append(rest)
             rest = b""
@@ -122,6 +121,16 @@ class Printed:
         for line in lines:
             if self._allowance.takes(len(line) + 1, now_s):
                 _log.info("[%s] | %s", self._run or "a slot between runs", _text(line))
+
+
+def _cut(line: bytes, most: int) -> list[bytes]:
+    """A line in pieces of LINE_MAX bytes at most, none of which ends inside a secret; the last one has `most` at most."""
+    pieces = list[bytes]()
+    while len(line) > most:
+        at = known.cut(line, LINE_MAX)
+        pieces.append(line[:at])
+        line = line[at:]
+    return [*pieces, line]
 
 
 def _text(line: bytes) -> str:

@@ -7,8 +7,11 @@ a run leaves behind is said, and the Worker then ends this process.
 from __future__ import annotations
 
 import asyncio
+import gc
+import locale
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -46,6 +49,7 @@ from .tools import Tool, collect_tools
 
 OURS = ("MainThread", "follow-owner")
 """The threads that stand here between runs."""
+_LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 _log = logging.getLogger("treadle.worker")
 
 
@@ -178,12 +182,14 @@ class _Home:
         self._path = list(sys.path)
         self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
         self._files = _files()
+        self._state = _state()
 
     def leave(self, terms: Mapping[str, Any]) -> None:
         """Goes to a run's folder, with its environment and limits."""
         os.environ |= cast("dict[str, str]", terms["environment"])
         os.chdir(terms["folder"])
         apply(Limits(**terms["limits"]))
+        self._state = _state()  # limits are part of it
 
     def come_back(self) -> str:
         """Undoes what can be undone, and names what the run has left behind."""
@@ -197,7 +203,28 @@ class _Home:
         for number, action in self._signals.items():
             if signal.getsignal(number) is not action and action is not None:
                 signal.signal(number, action)
-        return ", ".join([*_children(), *_threads(), *sorted(f"file {one}" for one in _files() - self._files)])[:400]
+        state = _state()
+        changed = [name for name in state if state[name] != self._state[name]]
+        return ", ".join(
+            [*_children(), *_threads(), *sorted(f"file {one}" for one in _files() ^ self._files), *changed]
+        )[:400]
+
+
+def _state() -> dict[str, object]:
+    """What else a run may change for those after it, and is cheaper ended with the process than put back."""
+    return {
+        "signals held back": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "limits": [resource.getrlimit(what) for what in _LIMITS],
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "users": (os.getresuid(), os.getresgid()),
+        "standard streams": [id(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        "logging": (logging.root.manager.disable, [id(one) for one in logging.root.handlers]),
+        "tracing": (sys.gettrace(), sys.getprofile()),
+        "recursion limit": sys.getrecursionlimit(),
+        "time-out of sockets": socket.getdefaulttimeout(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "garbage collection": gc.isenabled(),
+    }
 
 
 def _children() -> list[str]:
@@ -213,7 +240,9 @@ def _threads() -> list[str]:
     for thread in threading.enumerate():
         if thread.name == "AnyIO worker thread":  # told to end, with the run's loop
             thread.join(1)
-    return [f"thread {one.name}" for one in threading.enumerate() if one.name not in OURS]
+    names = [one.name for one in threading.enumerate()]
+    missing = [f"no thread {name}" for name in OURS if name not in names]
+    return missing + [f"thread {name}" for name in names if name not in OURS]
 
 
 def _files() -> frozenset[str]:

@@ -13,14 +13,14 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 from treadle.shared.containment import MARK, end_enclosed, is_alone
-from treadle.shared.errors import Corrupt
+from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.processes import KILL_PATIENCE_S, Child, Life, spawn
 
 from .capture import Capture, Printed
@@ -32,6 +32,10 @@ START_S = 60.0
 HANG_UP_S = 1.0
 """How long a process that has closed its line may take to end."""
 UNREAD_MAX = 8
+UNSENT_BYTES_MAX = 8 << 20
+"""Of answers that it does not read: more than those to as many questions as it may ask at once."""
+LAST_READS_MAX = 64
+"""Pieces that are read of an ended process's line: as many as a line holds, and not all that a fork goes on to say."""
 T = TypeVar("T")
 PROGRAM = "from treadle.worker.slots.child import main; main()"
 _log = logging.getLogger("treadle.worker")
@@ -140,61 +144,65 @@ class SlotProcess(asyncio.Protocol):
     async def _spawn(self, environment: dict[str, str]) -> None:
         loop = asyncio.get_running_loop()
         started: asyncio.Future[Child] = loop.create_future()
-        self._link, link = socket.socketpair()
-        (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+        mine, its = ExitStack(), ExitStack()
 
         def tell(call: Callable[..., object], *arguments: object) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(call, *arguments)
 
-        def hold() -> None:
+        def hold(link: int, out: int, err: int) -> None:
             try:
-                child = spawn(
-                    [sys.executable, "-P", "-c", PROGRAM, str(link.fileno())],
-                    env=environment,
-                    stdout=its_out,
-                    stderr=its_err,
-                    pass_fds=(link.fileno(),),
-                )
+                with its:
+                    argv = [sys.executable, "-P", "-c", PROGRAM, str(link)]
+                    child = spawn(argv, env=environment, stdout=out, stderr=err, pass_fds=(link,))
             except BaseException as error:
                 tell(started.set_exception, error)
                 return
-            finally:
-                link.close()
-                os.close(its_out)
-                os.close(its_err)
             tell(started.set_result, child)
             child.wait_unreaped()
             tell(self._has_exited)
 
-        threading.Thread(target=hold, name="treadle-slot", daemon=True).start()
-        try:
+        try:  # all that may be refused here comes before the process, which would be left
+            self._link, link = socket.socketpair()
+            mine.callback(self._link.close)
+            its.callback(link.close)
+            out, its_out, err, its_err = _pipes()
+            its.callback(os.close, its_out)
+            its.callback(os.close, its_err)
+            self.printed = self._capture.watch(out, err)
+            mine.callback(self._capture.forget, self.printed)
+            self._link.setblocking(False)
+            self._transport, _ = await loop.create_unix_connection(lambda: self, sock=self._link)
+            mine.callback(self._transport.abort)
+            arguments = (link.fileno(), its_out, its_err)
+            threading.Thread(target=hold, args=arguments, name="treadle-slot", daemon=True).start()
             self._child = await started
         except BaseException as error:
-            self._link.close()
-            os.close(out)
-            os.close(err)
+            mine.close()
+            its.close()
             raise Ended(f"no process can be started: {error}") from None
-        self.printed = self._capture.watch(out, err)
-        self._link.setblocking(False)
-        self._transport, _ = await loop.create_unix_connection(lambda: self, sock=self._link)
 
     # --- what the transport and the thread say -----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         try:
-            frames = self._reader.feed(data)
-        except Corrupt as error:
+            for frame in self._reader.feed(data):
+                self._take_in(frame)
+        except (Corrupt, Misuse) as error:
             self._break(f"it spoke what is no frame: {error}")
+
+    def _take_in(self, frame: Frame) -> None:
+        if frame.kind in (Kind.ASK, Kind.SAY):
+            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+                raise Corrupt("it does not read what it is answered")
+            if self.hear is not None:
+                self.hear(frame)
             return
-        for frame in frames:
-            if frame.kind in (Kind.ASK, Kind.SAY):
-                if self.hear is not None:
-                    self.hear(frame)
-                continue
-            self._said.put_nowait(frame)
-            if self._said.qsize() > UNREAD_MAX:
-                self._break("it said what nobody waited for")
+        if frame.kind is Kind.END:
+            self.hear = None  # what comes behind it is nobody's
+        self._said.put_nowait(frame)
+        if self._said.qsize() > UNREAD_MAX:
+            self._break("it said what nobody waited for")
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -209,7 +217,9 @@ class SlotProcess(asyncio.Protocol):
         """What it said before is still in the line, which a process it forked may keep open."""
         with suppress(OSError, RuntimeError):
             self._transport.pause_reading()
-            while piece := self._link.recv(1 << 16):
+            for _ in range(LAST_READS_MAX):
+                if not (piece := self._link.recv(1 << 16)):
+                    break
                 self.data_received(piece)
         self._said.put_nowait(None)
 
@@ -217,6 +227,17 @@ class SlotProcess(asyncio.Protocol):
         self._broken = self._broken or why
         self._transport.abort()
         self._said.put_nowait(None)
+
+
+def _pipes() -> tuple[int, int, int, int]:
+    """Two pipes, or none."""
+    first = os.pipe()
+    try:
+        return *first, *os.pipe()
+    except OSError:
+        for end in first:
+            os.close(end)
+        raise
 
 
 _LIMITER: RunVar[anyio.CapacityLimiter] = RunVar("_LIMITER")

@@ -64,7 +64,8 @@ class Failure:
 
     def hidden(self) -> Failure:
         """Itself as it is said here: a process of its own may not know all that is to be hidden."""
-        return replace(self, kind=printable(self.kind), text=printable(self.text), place=printable(self.place))
+        kind, place, code = (printable(part, NAME_MAX) for part in (self.kind, self.place, self.code))
+        return replace(self, kind=kind, text=printable(self.text), place=place, code=code)
 
     def __str__(self) -> str:
         """One line: `thumbs.py:12: KeyError: 'k'`."""

@@ -45,7 +45,9 @@ class Folders:
             ) from None
 
     def new(self) -> Path:
-        """An empty folder for one run."""
+        """An empty folder for one run; also where what clears old files away has taken the root."""
+        with suppress(FileExistsError):
+            self.root.mkdir(mode=0o700)
         return Path(tempfile.mkdtemp(prefix="run-", dir=self.root))
 
     def remove(self, folder: Path) -> None:

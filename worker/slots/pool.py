@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,14 @@ class _House:
     def open(cls, base: Path | None) -> _House:
         base = base or Path(tempfile.gettempdir())
         sweep(base)
-        folders = Folders(base)
-        return cls(folders, Capture(), start_keeper(folders.mark, folders.root))
+        with ExitStack() as made:
+            folders = Folders(base)
+            made.callback(folders.close)
+            capture = Capture()
+            made.callback(capture.close)
+            keeper = start_keeper(folders.mark, folders.root)
+            made.pop_all()
+        return cls(folders, capture, keeper)
 
     def close(self) -> None:
         self.capture.close()
@@ -97,15 +104,24 @@ class Pool:
         self._slots = max(1, slots)
 
     async def take(self, group: GroupId, capability: Capability) -> tuple[SlotProcess, Path]:
-        """A process for one run, and the run's folder. Ended where none can be started; Misuse where no folder can be made."""
-        house = await self.open()
-        process = self._found((group, capability)) or self._found(None)
-        if process is None:
-            self._make_room()
-            process = await self._start(house)
+        """A process for one run, and the run's folder. Ended where there can be none; Misuse where the Worker has no folder."""
+        try:
+            house = await self.open()
+            folder = house.folders.new()
+        except (OSError, RuntimeError) as error:
+            raise Ended(f"no folder and no process can be had: {error}") from None
+        try:
+            process = self._found((group, capability)) or self._found(None)
+            if process is None:
+                self._make_room()
+                process = await self._start(house)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remove(folder)
+            raise
         if len(self._all) < self._slots:
             self._in_background(self._refill(house))
-        return process, house.folders.new()
+        return process, folder
 
     async def give_back(self, process: SlotProcess, group: GroupId, capability: Capability) -> None:
         """Keeps it for the next run of that kind, or ends it: it returns when one of the two is sure."""

@@ -11,17 +11,17 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
-from treadle.shared import codec, progress
-from treadle.shared.errors import Misuse
+from treadle.shared import codec
+from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.model import GroupId
 
 from ..commands import as_plain
 from ..context import Blocked, Fail
 from ..handlers import Handler
-from . import threads
+from . import hearing, threads
 from .enclosed import Ended, SlotProcess
 from .errand import Packed, Reported
 from .failures import Failure, printable
@@ -31,8 +31,6 @@ from .pool import Pool
 from .run import Run
 from .service import Service
 
-ASKED = frozenset({"begin_effect", "commit_effect", "save"})
-"""What a process may ask of its run's Service, by the method's name."""
 ASKS_MAX = 64
 OVER = "it took longer than its time-out"
 
@@ -92,15 +90,16 @@ class ProcessErrand:
             self._is_at_work = False
             for task in self._asks:
                 task.cancel()
-        if said is not None and said.fields[0] == "result":
-            self._is_clean = cancelled is None
-            if not self._is_clean:
-                await self._pool.end(self._process)
-            return Packed(said.fields[1])
-        how = await self._pool.end(self._process)
-        if said is None or said.fields[0] == "stopped":
-            raise cancelled or Reported(ended(how, self._handler))
-        raise _raised(*said.fields)
+        try:
+            came = None if said is None or said.fields[0] == "stopped" else _came(*said.fields)
+        except (Corrupt, Misuse) as error:
+            await self._pool.end(self._process)
+            raise Reported(ended(f"it said what is no end of a run: {error}", self._handler)) from None
+        self._is_clean = isinstance(came, Packed) and cancelled is None
+        how = "" if self._is_clean else await self._pool.end(self._process)
+        if isinstance(came, Packed):
+            return came
+        raise came or cancelled or Reported(ended(how, self._handler))
 
     def tell(self) -> None:
         """Has the handler see why its run is to end, where it looks."""
@@ -161,10 +160,7 @@ class ProcessErrand:
 
     async def _ask(self, number: int, method: str, raw: bytes) -> None:
         try:
-            if method not in ASKED:
-                raise Misuse(f"{method[:40]!r}: nothing that a handler may ask its Worker")
-            arguments = cast("list[Any]", codec.unpack(raw, what=method, limit=FRAME_MAX))
-            answer, raised = await getattr(self._service, method)(*arguments), ""
+            answer, raised = await getattr(self._service, method)(*hearing.asked(method, raw)), ""
         except Exception as error:
             answer, raised = printable(str(error)), type(error).__name__
         if self._service.is_over:  # before the answer: where its run ends here, the handler must not go on
@@ -172,18 +168,19 @@ class ProcessErrand:
         self._process.say(Kind.ANSWER, number, codec.pack(answer, field=method, limit=FRAME_MAX), raised)
 
     def _say(self, method: str, raw: bytes) -> None:
-        said = cast("list[Any]", codec.unpack(raw, what=method, limit=FRAME_MAX))
+        """Corrupt or Misuse for what no context says."""
         if method == "log":
-            self._process.printed.log(*said)
+            self._process.printed.log(*hearing.logged(raw))
         elif method == "spend":
             try:
-                self._service.spend(*said)
-            except (Fail, Misuse) as error:  # it keeps the same budget, so only where it was tampered with
+                self._service.spend(*hearing.spent(raw))
+            except Fail as error:  # it keeps the same budget, so only where it was tampered with
                 self._stop(f"it spent what it has not: {error}")
         elif method == "progress":
-            done, total, phase, milestones, note = said
-            for reached in milestones or [""]:  # checked anew: a handler may say it without its context
-                self._service.progress(progress.said(done, total, note=note, phase=phase, milestone=reached))
+            for said in hearing.progressed(raw):
+                self._service.progress(said)
+        else:
+            raise Corrupt(f"{method[:40]!r}: nothing that a handler may say")
 
 
 def ended(how: str, handler: Handler) -> Failure:
@@ -191,13 +188,9 @@ def ended(how: str, handler: Handler) -> Failure:
     return Failure(kind="ProcessEnded", text=printable(how), place=handler.line, code="", retryable=True)
 
 
-def _raised(kind: str, raw: bytes) -> Exception:
-    """What the handler raised, as its process says it."""
-    said = cast("dict[str, Any]", codec.unpack(raw, what=kind, limit=FRAME_MAX))
-    if kind == "blocked":
-        return Blocked(said["reason"], needs=said["needs"], lease_s=said["lease_s"])
-    return Reported(
-        Failure(
-            kind=said["type"], text=said["text"], place=said["place"], code=said["code"], retryable=said["retryable"]
-        )
-    )
+def _came(kind: str, raw: bytes) -> Packed | Exception:
+    """What came of a handler, as its process says it."""
+    if kind == "result":
+        return Packed(hearing.returned(raw))
+    came = hearing.raised(kind, raw)
+    return came if isinstance(came, Blocked) else Reported(came)
