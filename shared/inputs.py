@@ -22,7 +22,7 @@ from uuid import UUID
 from pydantic import AnyUrl, BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from .codec import DEPTH_MAX, shown
+from .codec import DEPTH_MAX, pack, shown
 from .errors import Misuse
 from .model import Capability
 from .redaction import SECRET_NAME
@@ -166,6 +166,15 @@ def plain(value: object) -> object:
     What stands outside of them is left as it is: the codec says what it does not take, and what to write instead.
     """
     return _plain(value, DEPTH_MAX + 1, inside=False)
+
+
+def packed(value: object, *, field: str, limit: int) -> bytes:
+    """`plain(value)` as the bytes that are stored. Misuse names `field` and the path inside it that cannot be, or the bound."""
+    try:
+        return pack(value, field=field, limit=limit)
+    except Misuse:
+        # Only now: most values are plain, and looking through them costs more than packing.
+        return pack(plain(value), field=field, limit=limit)
 
 
 def _plain(value: object, levels: int, *, inside: bool) -> object:

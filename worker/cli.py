@@ -21,7 +21,7 @@ from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
-from .commands import given
+from .commands import from_options
 from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
@@ -138,7 +138,7 @@ def _handlers(module: str | None, commands: list[str], app_dir: Path | None) -> 
     """What stands in the module, and the programs beside it."""
     if module is None and not commands:
         raise Misuse("nothing to do: give --handlers MODULE, or --command 'NAME=PROGRAM ARGUMENT ...'")
-    found, programs = {} if module is None else load(module, app_dir), given(commands)
+    found, programs = {} if module is None else load(module, app_dir), from_options(commands)
     if twice := sorted(found.keys() & programs.keys()):
         raise Misuse(f"--command: {twice[0]!r} is in {module} too; keep one")
     return found | programs

@@ -54,7 +54,7 @@ def _made(capability: str, argv: Sequence[str], *, saves_on_sigterm: bool = Fals
     return Handler(name, "1.0.0", Command(words, saves_on_sigterm=saves_on_sigterm), runtime="process")
 
 
-def given(texts: Iterable[str]) -> dict[Capability, Handler]:
+def from_options(texts: Iterable[str]) -> dict[Capability, Handler]:
     """The handlers of `--command NAME=ARGV` options; quotes are read as a shell reads them, and nothing else is."""
     found: dict[Capability, Handler] = {}
     for text in texts:

@@ -44,7 +44,7 @@ class Blocked(Exception):
 
 
 class Stopped(BaseException):
-    """Raised by `SyncContext.checkpoint` where the run is over: nothing it does from here on will be accepted.
+    """Raised by what a handler asks its context where the run is over: nothing it does from here on will be accepted.
 
     No Exception, as a cancellation is none: `except Exception` in a handler lets it pass.
     """

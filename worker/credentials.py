@@ -81,13 +81,11 @@ class CredentialsFile:
         return text
 
 
-async def secrets_of(provider: Provider | None, mission: str, capability: str) -> Secrets:
+async def secrets_of(provider: Provider, mission: str, capability: str) -> Secrets:
     """The secrets of one run, checked, and hidden from now on.
 
     Misuse for what no secret may be. Unavailable for what may be there at another attempt, a provider that fails included.
     """
-    if provider is None:
-        return Secrets()
     try:
         with anyio.fail_after(PROVIDER_S):
             given = await provider.credentials(mission, capability)

@@ -292,7 +292,6 @@ async def test_a_provider_is_asked_for_the_work_and_what_it_gives_is_hidden_from
     assert dict(secrets) == {"smtp": "given-by-a-provider"}
     assert provider.asked == [("acme/1", "send-invoice")]
     assert known.hide("given-by-a-provider") == MASK
-    assert dict(await secrets_of(None, "acme/1", "send-invoice")) == {}
 
 
 @pytest.mark.parametrize(

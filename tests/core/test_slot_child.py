@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from treadle.shared import codec
 from treadle.shared.errors import Misuse
+from treadle.shared.model import Capability
 from treadle.worker.handlers import Handler, collect, handler, settle
+from treadle.worker.slots import child
 from treadle.worker.slots.environment import allowed
-from treadle.worker.slots.failures import exit_text
+from treadle.worker.slots.failures import TEXT_MAX, exit_text
 from treadle.worker.slots.given import Given, given_of, parts_of
 from treadle.worker.slots.limits import Limits
+from treadle.worker.slots.piped import Line
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=5) | st.binary(max_size=5),
@@ -53,6 +58,35 @@ def test_what_a_run_is_given_arrives_as_it_was(
         name="m/a",
     )
     assert given_of(dict(parts_of(whole))) == whole
+
+
+async def test_br_95_a_secret_of_the_inputs_is_hidden_before_the_text_of_a_failure_is_cut() -> None:
+    inputs = {"password": "hunter2-of-the-inputs"}
+    given_to = Given(
+        mission="m",
+        item="a",
+        worker="w",
+        attempt=1,
+        ownership_epoch=1,
+        lease="l",
+        incarnation=1,
+        inputs=inputs,
+        state={},
+        results={},
+        resolution=None,
+        contract={},
+        name="m/a",
+    )
+
+    async def fails(_: Any, inputs: dict[str, Any]) -> None:
+        raise ValueError("x" * (TEXT_MAX - 10) + inputs["password"])
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        kind, raw = await child._run(Line(ours), Handler(Capability("fails"), "0", fails), given_to, {})
+    failure = cast("dict[str, Any]", codec.unpack(raw, what="failure"))
+    assert (kind, failure["type"]) == ("failure", "ValueError")
+    assert "hunter" not in failure["text"]
 
 
 def test_of_the_workers_environment_a_process_gets_what_is_on_the_list_only() -> None:

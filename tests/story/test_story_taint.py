@@ -24,10 +24,10 @@ from treadle.shared.model import AgentId
 from treadle.shared.redaction import HidingFormatter, Redactor, Secrets
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Blocked, Context, Fail, SyncContext, Worker, handler
-from treadle.worker.handlers import collect
-from treadle.worker.slots import service, slot
-from treadle.worker.slots.contexts import LoopContext, ThreadContext
-from treadle.worker.slots.run import Run
+from treadle.worker.handlers import Handler, collect
+from treadle.worker.slots import contexts, service, slot
+from treadle.worker.slots.given import Given
+from treadle.worker.slots.tools import Tool
 
 MEET_S = 20.0
 seen = Seen()
@@ -178,13 +178,12 @@ def one_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_context_that_holds_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(run: Run, given: Any) -> Callable[[], Any]:
-        kind = ThreadContext if run.handler.is_sync else LoopContext
-        context = kind(given, service.RunService(run))
-        context.desk = run.desk  # type: ignore[union-attr]
-        return lambda: run.handler.function(context, given.inputs)
+    def called(handler: Handler, given: Given, asked: service.RunService, tools: Mapping[str, Tool]) -> Any:
+        call = contexts.called(handler, given, asked, tools)
+        call.args[0].desk = service._RUNS[asked].desk
+        return call
 
-    monkeypatch.setattr(slot, "_call", call)
+    monkeypatch.setattr(slot, "called", called)
 
 
 def nothing_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint as let_others_run
 from treadle.shared import codec
 from treadle.shared.errors import Misuse, Refused
-from treadle.shared.inputs import plain
+from treadle.shared.inputs import packed
 from treadle.shared.names import token as name_token
 from treadle.shared.redaction import Secrets
 
@@ -156,10 +156,7 @@ class Effects:
 
     def _packed(self, name: str, result: Any) -> bytes:
         try:
-            try:
-                raw = codec.pack(result, field="effect.result", limit=codec.EFFECT_MAX)
-            except Misuse:
-                raw = codec.pack(plain(result), field="effect.result", limit=codec.EFFECT_MAX)
+            raw = packed(result, field="effect.result", limit=codec.EFFECT_MAX)
             self._credentials.refuse_in(raw, "effect.result")
             return raw
         except Misuse as error:  # the same code would give it again, and do again what no gate takes back

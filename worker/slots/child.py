@@ -20,7 +20,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,13 +28,14 @@ from treadle.shared import codec
 from treadle.shared.containment import become_subreaper
 from treadle.shared.inputs import plain
 from treadle.shared.processes import follow_owner
+from treadle.shared.redaction import hiding
 
 from ..commands import command_of
 from ..context import Blocked
 from ..handlers import Handler, imported
 from .blocking import terms_of
 from .budget import Budget, budget_of
-from .contexts import LoopContext, ThreadContext
+from .contexts import called
 from .errand import Errand
 from .failures import blocked_of, failure_of, traceback_of
 from .frames import FRAME_MAX, Kind
@@ -49,6 +49,8 @@ from .tools import Tool, collect_tools
 
 OURS = ("MainThread", "follow-owner")
 """The threads that stand here between runs."""
+REASON_CHARS_MAX = 1_000
+"""So many of a reason travel; fewer are kept."""
 _LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 _log = logging.getLogger("treadle.worker")
 
@@ -108,11 +110,11 @@ async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, T
     loop.add_reader(line.fileno(), service.hear)
     loop.call_soon(service.hear)  # what came with the beginning has been read already
     try:
-        inputs = given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
+        call = called(handler, given, service, tools)
     except Exception as error:
-        return _failure(error, handler, retryable=False)
-    context = (ThreadContext if handler.is_sync else LoopContext)(given, service, tools)
-    call, threads = partial(handler.function, context, inputs), Threads(1)
+        with hiding(given.inputs):
+            return _failure(error, handler, retryable=False)
+    threads = Threads(1)
     errand: Errand
     if handler.is_sync:
         errand = ThreadErrand(threads, given.name, call, await threads.admit(given.name))
@@ -123,7 +125,8 @@ async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, T
         with scope:
             ended = _result(await errand.run(), handler)
     except BaseException as error:
-        ended = _raised(error, handler)
+        with hiding(given.inputs):  # before it is cut: half a secret is not found by its Worker
+            ended = _raised(error, handler)
     service.tell()
     service.has_returned = True
     await errand.unwound()
@@ -151,12 +154,8 @@ def _raised(error: BaseException, handler: Handler) -> tuple[str, bytes]:
 
 
 def _said_of(blocked: Blocked) -> bytes:
-    said = {"reason": blocked.reason[:MOST], "needs": plain(blocked.needs), "lease_s": blocked.lease_s}
+    said = {"reason": blocked.reason[:REASON_CHARS_MAX], "needs": plain(blocked.needs), "lease_s": blocked.lease_s}
     return codec.pack(said, field="Blocked", limit=FRAME_MAX)
-
-
-MOST = 1_000
-"""Characters of a reason that travel; fewer are kept."""
 
 
 def _failure(error: BaseException, handler: Handler, *, retryable: bool) -> tuple[str, bytes]:

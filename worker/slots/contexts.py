@@ -30,6 +30,7 @@ from .given import Given
 from .tools import Tool, allowed
 
 if TYPE_CHECKING:  # it speaks of the store, which the process of a slot never imports
+    from ..handlers import Handler
     from .service import Service
 
 HIDDEN_CHARS_MAX = 1_000
@@ -222,6 +223,13 @@ class ThreadContext(_RunContext):
     def _raise_if_over(self) -> None:
         if self._service.is_over:
             raise self._stopped()
+
+
+def called(handler: Handler, given: Given, service: Service, tools: Mapping[str, Tool]) -> partial[Any]:
+    """The handler with its context and its inputs, as its type reads them; Misfit where they do not fit it."""
+    inputs = given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
+    context = (ThreadContext if handler.is_sync else LoopContext)(given, service, tools)
+    return partial(handler.function, context, inputs)
 
 
 def _hidden(text: str) -> str:

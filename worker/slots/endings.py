@@ -56,9 +56,9 @@ def result_of(output: bytes) -> object:
         return text.removesuffix("\n")
 
 
-def too_much(most: int = OUTPUT_MAX) -> Fail:
+def too_much() -> Fail:
     """The failure of a command that writes more than a result may be."""
-    return Fail(f"its output is more than {most:,} bytes; write large results elsewhere and print their address")
+    return Fail(f"its output is more than {OUTPUT_MAX:,} bytes; write large results elsewhere and print their address")
 
 
 def _last_lines(words: bytes) -> str:

@@ -22,6 +22,7 @@ NAME_BYTES_MAX = 255
 FOLDER_BYTES_MAX = codec.CHECKPOINT_MAX - 64 * 1024
 """Of names and files together: the rest of the Checkpoint's bound is for how they are packed."""
 _OURS = frozenset({READY, STOP})
+_NOT_OURS = "checkpoint: it was saved by another kind of handler, not by a command; submit the work anew"
 
 
 def packed(folder: Path) -> dict[str, Any]:
@@ -45,12 +46,10 @@ def unpacked(state: Mapping[str, Any], folder: Path) -> None:
         return
     files = state.get("files")
     if not isinstance(files, dict) or len(state) != 1:
-        raise Fail(
-            "checkpoint: it was saved by another kind of handler, not by a command; `treadle retry` does not help"
-        )
+        raise Fail(_NOT_OURS)
     for name, data in cast("dict[object, object]", files).items():
         if not isinstance(name, str) or not isinstance(data, bytes):
-            raise Fail("checkpoint: it was saved by another kind of handler, not by a command")
+            raise Fail(_NOT_OURS)
         _check_name(name)
         handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:

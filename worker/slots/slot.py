@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -22,7 +21,7 @@ from ..credentials import secrets_of
 from .blocking import terms_of
 from .budget import budget_of
 from .checkpoints import POISON, DamagedError, checkpoint_of, stored
-from .contexts import LoopContext, ThreadContext
+from .contexts import called
 from .errand import Errand, Packed, Reported
 from .failures import Failure, blocked_of, failure_of, traceback_of
 from .given import Given
@@ -110,7 +109,9 @@ class _Attempt:
             given = await self._given(found, bodies)
             self._inputs = given.inputs
             timeout_s = _timeout_s(given)
-            call = None if run.handler.runtime == "process" else _call(run, given)
+            call = None
+            if run.handler.runtime != "process":
+                call = called(run.handler, given, RunService(run), run.desk.workshop.tools)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
             self.ending = Release(*self._target[:3], error.parks)
@@ -166,10 +167,11 @@ class _Attempt:
         contract = _contract(run)
         if "budgets" in contract:
             run.budget = budget_of(contract, run.name)
+        state: dict[str, Any] = {}
         if grant.checkpoint_digest:
             raw = await checkpoint_of(run, rest.popleft(), bodies)
             run.state = run.budget.open(raw, f"Checkpoint of {run.name}")
-        state = cast("dict[str, Any]", stored(run.state, what=f"Checkpoint of {run.name}"))
+            state = cast("dict[str, Any]", stored(run.state, what=f"Checkpoint of {run.name}"))
         resolution = stored(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
         mission = name_of(grant.group)
         if (provider := run.desk.workshop.credentials) is not None:
@@ -236,16 +238,6 @@ class _Attempt:
 
 def _over_time(timeout_s: float) -> TimeoutError:
     return TimeoutError(f"it took longer than its time-out of {timeout_s:g} s")
-
-
-def _call(run: Run, given: Given) -> partial[Any]:
-    """The handler with its context and its inputs, as its type reads them."""
-    handler = run.handler
-    kind = ThreadContext if handler.is_sync else LoopContext
-    context = kind(given, RunService(run), run.desk.workshop.tools)
-    return partial(
-        handler.function, context, given.inputs if handler.inputs is None else handler.inputs.read(given.inputs)
-    )
 
 
 def _contract(run: Run) -> dict[str, Any]:
