@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from asking import Asked, given_to
 from bench import starts
 from bench.measuring import Results, percentile
 from treadle.shared import codec
 from treadle.shared.model import GroupId
-from treadle.shared.progress import Said
 from treadle.worker.handlers import Handler, collect, settle
 from treadle.worker.slots.contexts import LoopContext, ThreadContext
 from treadle.worker.slots.errand import Errand
-from treadle.worker.slots.given import Given
 from treadle.worker.slots.pool import Pool
 from treadle.worker.slots.processes import ProcessErrand
 from treadle.worker.slots.tasks import TaskErrand
@@ -28,49 +27,7 @@ from treadle.worker.slots.threads import ThreadErrand, Threads
 WARM, COLD, TASKS = 200, 10, 2_000
 
 
-class NoService:
-    """A Worker of which nothing is asked."""
-
-    has_returned = is_over = is_lost = False
-    why = ""
-
-    def folder(self) -> str:
-        raise NotImplementedError
-
-    def spend(self, dimension: str, amount: int) -> None:
-        raise NotImplementedError(dimension, amount)
-
-    def left(self, dimension: str) -> int | None:
-        raise NotImplementedError(dimension)
-
-    async def save(self, state: bytes) -> None:
-        raise NotImplementedError(state)
-
-    def progress(self, said: Said) -> None:
-        raise NotImplementedError(said)
-
-    async def begin_effect(self, effect: str) -> tuple[str, bytes]:
-        raise NotImplementedError(effect)
-
-    async def commit_effect(self, effect: str, result: bytes) -> tuple[str, bytes]:
-        raise NotImplementedError(effect, result)
-
-
-GIVEN = Given(
-    mission="bench",
-    item="a",
-    worker="w",
-    attempt=1,
-    ownership_epoch=1,
-    lease="lease",
-    incarnation=1,
-    inputs={"i": 1},
-    state={},
-    results={},
-    resolution=None,
-    contract={},
-    name="bench/a",
-)
+GIVEN = given_to(i=1)
 GROUP = GroupId("bench")
 
 
@@ -99,10 +56,10 @@ async def test_a_start_in_a_task_or_a_thread(results: Results, rounds: range, sc
                 began_s = time.monotonic()
                 errand: Errand
                 if found[name].is_sync:
-                    call = partial(found[name].function, ThreadContext(GIVEN, NoService()), GIVEN.inputs)
+                    call = partial(found[name].function, ThreadContext(GIVEN, Asked()), GIVEN.inputs)
                     errand = ThreadErrand(threads, "bench", call, limiter)
                 else:
-                    call = partial(found[name].function, LoopContext(GIVEN, NoService()), GIVEN.inputs)
+                    call = partial(found[name].function, LoopContext(GIVEN, Asked()), GIVEN.inputs)
                     errand = TaskErrand(threads, "bench", call)
                 delays.append(await errand.run() - began_s)
                 await errand.unwound()
@@ -126,7 +83,7 @@ async def test_a_start_in_a_process(
                     group = GROUP if kind == "warm" else GroupId(f"bench-{number}")
                     began_s = time.monotonic()
                     taken = await pool.take(group, found.capability)
-                    errand = ProcessErrand(pool, taken, group, found, GIVEN, NoService())
+                    errand = ProcessErrand(pool, taken, group, found, GIVEN, Asked())
                     said = await errand.run()
                     started_s = codec.unpack(said.raw, what="result")
                     assert isinstance(started_s, float)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from asking import given_to
 from hypothesis import given
 from hypothesis import strategies as st
 from treadle.shared import codec
@@ -17,7 +19,7 @@ from treadle.worker.handlers import Handler, collect, handler, settle
 from treadle.worker.slots import child
 from treadle.worker.slots.environment import allowed
 from treadle.worker.slots.failures import TEXT_MAX, exit_text
-from treadle.worker.slots.given import Given, given_of, parts_of
+from treadle.worker.slots.given import given_of, parts_of
 from treadle.worker.slots.limits import Limits
 from treadle.worker.slots.piped import Line
 
@@ -42,48 +44,27 @@ print([name for name in sys.modules if name.split('.')[0] == 'redis' or name.sta
 def test_what_a_run_is_given_arrives_as_it_was(
     inputs: dict[str, Any], results: dict[str, Any], resolution: Any
 ) -> None:
-    whole = Given(
-        mission="m",
+    whole = replace(
+        given_to(**inputs),
         item="a/b",
-        worker="w",
-        attempt=1,
         ownership_epoch=2,
-        lease="l",
         incarnation=3,
-        inputs=inputs,
-        state={},
         results=results,
         resolution=resolution,
         contract={"timeout_s": 1.5},
-        name="m/a",
     )
     assert given_of(dict(parts_of(whole))) == whole
 
 
 async def test_br_95_a_secret_of_the_inputs_is_hidden_before_the_text_of_a_failure_is_cut() -> None:
-    inputs = {"password": "hunter2-of-the-inputs"}
-    given_to = Given(
-        mission="m",
-        item="a",
-        worker="w",
-        attempt=1,
-        ownership_epoch=1,
-        lease="l",
-        incarnation=1,
-        inputs=inputs,
-        state={},
-        results={},
-        resolution=None,
-        contract={},
-        name="m/a",
-    )
+    run = given_to(password="hunter2-of-the-inputs")
 
     async def fails(_: Any, inputs: dict[str, Any]) -> None:
         raise ValueError("x" * (TEXT_MAX - 10) + inputs["password"])
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        kind, raw = await child._run(Line(ours), Handler(Capability("fails"), "0", fails), given_to, {})
+        kind, raw = await child._run(Line(ours), Handler(Capability("fails"), "0", fails), run, {})
     failure = cast("dict[str, Any]", codec.unpack(raw, what="failure"))
     assert (kind, failure["type"]) == ("failure", "ValueError")
     assert "hunter" not in failure["text"]

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from asking import given_to
 from fleet import until
 from treadle.shared import keeper
 from treadle.shared.model import Capability, GroupId
@@ -22,7 +23,7 @@ from treadle.worker.slots import enclosed
 from treadle.worker.slots import pool as pools
 from treadle.worker.slots.enclosed import Ended, SlotProcess
 from treadle.worker.slots.frames import Kind, write
-from treadle.worker.slots.given import Given, parts_of
+from treadle.worker.slots.given import parts_of
 from treadle.worker.slots.pool import Pool
 
 pytestmark = pytest.mark.slow
@@ -45,23 +46,7 @@ def left_in(folder: Path) -> list[Path]:
 
 def begin(process: SlotProcess, folder: Path, **inputs: Any) -> None:
     """What a run sends."""
-    given = Given(
-        mission="m",
-        item="a",
-        worker="w",
-        attempt=1,
-        ownership_epoch=1,
-        lease="l",
-        incarnation=1,
-        inputs=inputs,
-        state={},
-        results={},
-        resolution=None,
-        contract={},
-        name="m/a",
-        folder=str(folder),
-    )
-    for name, raw in parts_of(given):
+    for name, raw in parts_of(given_to(**inputs)):
         process.say(Kind.BODY, name, raw)
     terms = {
         "capability": str(WORK),

@@ -33,6 +33,7 @@ from treadle.shared.redaction import hiding
 from ..commands import command_of
 from ..context import Blocked
 from ..handlers import Handler, imported
+from .allowance import Allowance
 from .blocking import terms_of
 from .budget import Budget, budget_of
 from .contexts import called
@@ -83,7 +84,7 @@ def main() -> None:
             if frame.kind is Kind.BODY:
                 parts[frame.fields[0]] = frame.fields[1]
         (terms,) = frame.fields
-        log.allowance = type(log.allowance)()
+        log.allowance = Allowance()
         logging.root.setLevel(terms["level"])
         home.leave(terms)
         with asyncio.Runner() as runner:

@@ -89,7 +89,7 @@ class _RunContext:
 
     @cached_property
     def folder(self) -> Path:
-        return Path(self._given.folder or self._service.folder())
+        return Path(self._service.folder())
 
     @property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:

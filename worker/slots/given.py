@@ -37,8 +37,6 @@ class Given:
     """What its submitter agreed besides the defaults."""
     name: str
     """MISSION/ITEM as messages show it."""
-    folder: str = ""
-    """Its own, where it is made already: that of a process is, that of a task is when it is asked for."""
     credentials: Secrets = field(default_factory=Secrets)
     """What its Mission and capability are granted."""
     spent: Mapping[str, int] = field(default_factory=dict[str, int])

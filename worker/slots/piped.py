@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from treadle.shared import codec
@@ -84,6 +85,7 @@ class PipedService:
         self._line = line
         self._budget = budget
         self._stopped = stopped
+        self._folder = str(Path.cwd())
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self.has_returned = False
@@ -102,7 +104,7 @@ class PipedService:
 
     def folder(self) -> str:
         """That of the process, which the run was begun in."""
-        return os.environ["TMPDIR"]
+        return self._folder
 
     async def save(self, state: bytes) -> None:
         await self._ask("save", state)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +116,7 @@ class ProcessErrand:
             await self._pool.remove(self._folder)
 
     def _begin(self) -> None:
-        given = replace(self._given, folder=str(self._folder))
-        frames = [write(Kind.BODY, name, raw) for name, raw in parts_of(given)]
+        frames = [write(Kind.BODY, name, raw) for name, raw in parts_of(self._given)]
         terms: dict[str, Any] = {
             "capability": self._handler.capability,
             "environment": self._environment(),

@@ -116,6 +116,4 @@ class Progressing:
         self._words.forget(run.lease.lease_id)
 
     def _ask(self, run: Run, said: Said) -> None:
-        grant = run.grant
-        target = (grant.group, grant.item, grant.ownership_epoch, run.lease.lease_id)
-        self._lanes.ask(grant.partition, Progress(*target, said), Ticket())
+        self._lanes.ask(run.grant.partition, Progress(*run.target, said), Ticket())

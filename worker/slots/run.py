@@ -16,7 +16,7 @@ from typing import Protocol
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.model import Grant, GroupId, ItemId, Lease
+from treadle.shared.model import Grant, GroupId, ItemId, Lease, LeaseId
 from treadle.shared.names import shown
 from treadle.shared.progress import Said
 from treadle.shared.redaction import Secrets
@@ -124,6 +124,12 @@ class Run:
     @property
     def key(self) -> tuple[GroupId, ItemId]:
         return (self.grant.group, self.grant.item)
+
+    @property
+    def target(self) -> tuple[GroupId, ItemId, int, LeaseId]:
+        """What each of its operations begins with: whose it is, and by which right."""
+        grant = self.grant
+        return (grant.group, grant.item, grant.ownership_epoch, self.lease.lease_id)
 
     @cached_property
     def name(self) -> str:

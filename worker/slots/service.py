@@ -135,18 +135,16 @@ class RunService:
     async def _store(self, state: bytes, *, may_yield: bool) -> None:
         run = self._run
         digest = codec.digest(state)
-        grant, lease = run.grant, run.lease
-        target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
         if digest != run.checkpoint_digest:
             # Before it is asked: once asked it is sent, also where the handler's own time-out ends this wait, and a
             # handler may save from several tasks.
             run.checkpoint_number, run.checkpoint_digest = run.checkpoint_number + 1, digest
         number = run.checkpoint_number
         if may_yield:
-            run.desk.closing(lease)
-            await run.desk.ask(grant.partition, Yield(*target, number, digest, state, keep=False))
+            run.desk.closing(run.lease)
+            await run.desk.ask(run.grant.partition, Yield(*run.target, number, digest, state, keep=False))
         else:
-            await run.desk.ask(grant.partition, Save(*target, number, digest, state))
+            await run.desk.ask(run.grant.partition, Save(*run.target, number, digest, state))
 
     def progress(self, said: Said) -> None:
         """Leaves it with the session, which tells the latest at most once a second."""
@@ -154,14 +152,11 @@ class RunService:
 
     async def begin_effect(self, effect: str) -> tuple[str, bytes]:
         """Notes that it is begun; where the lease is not ours any more the run ends by it."""
-        grant, lease = self._run.grant, self._run.lease
-        return await self._noted(BeginEffect(grant.group, grant.item, grant.ownership_epoch, lease.lease_id, effect))
+        return await self._noted(BeginEffect(*self._run.target, effect))
 
     async def commit_effect(self, effect: str, result: bytes) -> tuple[str, bytes]:
         """Notes its result, likewise."""
-        grant, lease = self._run.grant, self._run.lease
-        target = (grant.group, grant.item, grant.ownership_epoch, lease.lease_id)
-        return await self._noted(CommitEffect(*target, effect, result))
+        return await self._noted(CommitEffect(*self._run.target, effect, result))
 
     async def _noted(self, operation: BeginEffect | CommitEffect) -> tuple[str, bytes]:
         outcome = await self._run.desk.ask(self._run.grant.partition, operation)

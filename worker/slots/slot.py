@@ -10,7 +10,7 @@ from typing import Any, cast
 import anyio
 from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Expired, Unavailable
-from treadle.shared.model import Grant, GroupId, ItemId, LeaseId
+from treadle.shared.model import Grant, GroupId, ItemId
 from treadle.shared.names import name_of, shown
 from treadle.shared.redaction import hiding
 from treadle.shared.store import Block, Operation, Release, Submit, keys
@@ -114,11 +114,11 @@ class _Attempt:
                 call = called(run.handler, given, RunService(run), run.desk.workshop.tools)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
-            self.ending = Release(*self._target[:3], error.parks)
+            self.ending = Release(*self._run.target[:3], error.parks)
             return
         except Corrupt as error:
             _log.error("%s: %s; it is parked", run.name, error)
-            self.ending = Release(*self._target[:3], POISON)
+            self.ending = Release(*self._run.target[:3], POISON)
             return
         except Exception as error:  # the same at the next attempt, but for credentials that are not there now
             self._fail(error, retryable=isinstance(error, Unavailable))
@@ -208,7 +208,7 @@ class _Attempt:
         if not digest or not run.budget.is_saved:
             state = run.budget.seal(run.state)
             number, digest = number + 1, codec.digest(state)
-        self.ending = Block(*self._target, number, digest, state, reason, needs, ttl_ms)
+        self.ending = Block(*self._run.target, number, digest, state, reason, needs, ttl_ms)
 
     def _submit(self, result: Any) -> None:
         try:
@@ -217,7 +217,7 @@ class _Attempt:
         except Exception as error:  # the same code gives it again
             self._fail(error, retryable=False)
         else:
-            self.ending = Submit(*self._target, codec.digest(raw), raw)
+            self.ending = Submit(*self._run.target, codec.digest(raw), raw)
 
     def _fail(self, error: BaseException, *, retryable: bool) -> None:
         with hiding(self._inputs):
@@ -228,12 +228,7 @@ class _Attempt:
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("%s: %s", self._run.name, traceback_of(error))
         raw = self.failure.evidence()
-        self.ending = FailOperation(*self._target, codec.digest(raw), raw, retryable=self.failure.retryable)
-
-    @property
-    def _target(self) -> tuple[GroupId, ItemId, int, LeaseId]:
-        grant = self._run.grant
-        return (grant.group, grant.item, grant.ownership_epoch, self._run.lease.lease_id)
+        self.ending = FailOperation(*self._run.target, codec.digest(raw), raw, retryable=self.failure.retryable)
 
 
 def _over_time(timeout_s: float) -> TimeoutError:
