@@ -23,7 +23,7 @@ ifeq ($(shell [ "$$(cat $(STAMP) 2>/dev/null)" = "$(CURDIR)" ] && $(BIN)/python 
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check test sim bench clean
+.PHONY: help setup demo lint collect check test sim bench clean
 
 help: ## Show this list (the default)
 	@echo "treadle: targets"
@@ -77,11 +77,18 @@ lint: $(STAMP) ## Format, lint and types
 	@$(BIN)/mypy tests
 	@$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-check: lint ## The quick round: format, lint, types and the fast tests
+# A test file that cannot be imported is found in seconds, not when its turn comes after half an hour.
+collect: $(STAMP)
+	@for tests in "$(SHARED_TESTS)" "$(ALONE_TESTS)"; do \
+		found="$$($(PYTEST) --quiet --collect-only $$tests)" || { echo "$$found" | grep -v :: >&2; exit 1; }; \
+	done
+
+check: lint collect ## The quick round: format, lint, types and the fast tests
 	@$(PYTEST) -n 2 -m "not slow" $(FAST_TESTS)
 
-test: $(STAMP) ## Run every test: a quarter of an hour (ARGS="tests/core -k name" runs just those)
+test: $(STAMP) ## Run every test: three quarters of an hour (ARGS="tests/core -k name" runs just those)
 ifeq ($(strip $(ARGS)),)
+	@$(MAKE) --no-print-directory collect
 	@$(PYTEST) -n 2 -m "not deep" $(SHARED_TESTS)
 	@$(PYTEST) $(ALONE_TESTS)
 else

@@ -13,6 +13,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
 _NAME = re.compile(r"\A#+ ([\w./-]+\.\w+)\n")
 
 
@@ -43,6 +44,20 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in _BLOCK.finditer(text)]
     return [block for block in found if language in (None, block.language)]
+
+
+def blocks_under(page: Path, heading: str, language: str | None = None) -> list[Block]:
+    """The fenced blocks of one section of a page, so that a block that joins another section changes nothing.
+
+    Raises ValueError where no such heading stands on the page.
+    """
+    text = page.read_text(encoding="utf-8")
+    headings = [(match[1], text.count("\n", 0, match.start()) + 1) for match in _HEADING.finditer(text)]
+    begin = next((line for words, line in headings if words == heading), None)
+    if begin is None:
+        raise ValueError(f"{page.name} has no heading {heading!r}, only {[words for words, _ in headings]}")
+    end = next((line for _, line in headings if line > begin), text.count("\n") + 2)
+    return [block for block in blocks(page, language) if begin < block.line < end]
 
 
 def written(page: Path, folder: Path) -> list[Path]:

@@ -27,12 +27,13 @@ from treadle.shared.store import lineage
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.worker.worker import FSYNC_S
 
-from docs import blocks, page
+from docs import blocks_under, page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 K = EventKind
-BACKUP, RESTORE, GO_ON = (block.text for block in blocks(page("operations.md"), "sh"))
+(BACKUP,) = (block.text for block in blocks_under(page("operations.md"), "Back it up", "sh"))
+RESTORE, GO_ON = (block.text for block in blocks_under(page("operations.md"), "Restore it", "sh"))
 AOF = "appendonlydir"
 
 
