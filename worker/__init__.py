@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from treadle.shared.errors import Misuse
 
-from .commands import command
 from .context import AnyContext, Blocked, Context, Fail, Stopped, SyncContext
 from .handlers import Handler, handler
+from .programs import command
 from .slots.budget import OverBudget
 from .slots.limits import Limits
 from .slots.tools import tool

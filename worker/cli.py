@@ -21,12 +21,13 @@ from treadle.shared.redaction import install, known
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
-from .commands import from_options
 from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
-from .handlers import Handler, Runtime, load
+from .handlers import Handler, Runtime
+from .loading import load
 from .process import Process
+from .programs import from_options
 from .roster import recorded
 from .slots.tools import collect_tools
 from .worker import Replaced, Worker

@@ -22,7 +22,7 @@ import anyio
 from treadle.shared.errors import Misuse, TreadleError, Unavailable
 from treadle.shared.redaction import SECRET_BYTES_MAX, SECRET_CHARS_MIN, Secrets, known
 
-from .grants import FILE_BYTES_MAX, NAME, NAME_FORM, SECRETS_MAX, Source, granted, parse
+from .credential_grants import FILE_BYTES_MAX, NAME, NAME_FORM, SECRETS_MAX, Source, granted, parse
 
 COMMAND_S, PROVIDER_S = 10.0, 30.0
 

@@ -22,9 +22,9 @@ from treadle.shared.redaction import show
 
 from .exits import Exit
 from .roster import DRAIN
+from .slots.errand import UNWIND_S
 from .slots.failures import failure_of
 from .slots.forks import end_if_forked, prepare
-from .slots.threads import UNWIND_S
 from .worker import Worker
 
 BREAKS_MAX = 100

@@ -21,7 +21,8 @@ from treadle.shared.testing.wires import NetworkEndpoint
 
 from . import shift
 from .credentials import Provider
-from .handlers import Handler, collect, handler
+from .handlers import Handler, handler
+from .loading import collect
 from .shift import carry_out
 from .slots.slot import Run
 from .slots.tools import collect_tools

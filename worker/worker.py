@@ -17,13 +17,14 @@ from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
 from .applying import PolicyFile
-from .commands import check_programs
 from .credentials import Provider
-from .handlers import Handler, Runtime, settle
+from .handlers import Handler, Runtime
+from .loading import settle
 from .patience import Patience
+from .programs import check_programs
 from .shift import Shift
+from .slots.occupancy import Occupancy
 from .slots.pool import Pool
-from .slots.threads import Threads
 from .slots.tools import Tool, tools_of
 from .slots.workshop import Workshop
 from .terms import Terms, check_pattern
@@ -91,7 +92,7 @@ class Worker:
         enclosed = [one for one in settled.values() if one.runtime == "process"]
         modules = [one.home for one in enclosed if one.home]  # a program is imported nowhere
         self._has_processes = bool(enclosed)
-        workshop = Workshop(Threads(slots), Pool(slots, modules, slot_dir), credentials, tools_of(tools or {}))
+        workshop = Workshop(Occupancy(slots), Pool(slots, modules, slot_dir), credentials, tools_of(tools or {}))
         ttl_ms = round(lease_ttl_s * 1000)
         self._terms = Terms(name, settled, slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
         self._endpoint = endpoint
@@ -114,12 +115,12 @@ class Worker:
     @property
     def running(self) -> tuple[str, ...]:
         """The runs whose handlers are called now, as MISSION/ITEM."""
-        return tuple(self._terms.workshop.threads.at_work)
+        return tuple(self._terms.workshop.occupancy.at_work)
 
     @property
     def handlers_left(self) -> int:
         """Handlers that still run although their runs are over: threads and tasks that would not end."""
-        return len(self._terms.workshop.threads.given_up)
+        return len(self._terms.workshop.occupancy.given_up)
 
     async def run(self) -> None:
         """Works until stopped. Raises Replaced where a newer runtime of this Agent took over, Misuse for a bad store.

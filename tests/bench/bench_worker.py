@@ -19,7 +19,7 @@ import anyio
 from treadle.shared.model import AgentId
 from treadle.shared.processes import follow_owner
 from treadle.worker import Context, Worker, handler
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 
 UVLOOP = find_spec("uvloop") is not None
 

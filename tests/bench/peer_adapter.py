@@ -17,7 +17,7 @@ from treadle.coordinator import Client, MissionSpec, WorkSpec
 from treadle.shared.model import AgentId
 from treadle.shared.names import token
 from treadle.worker import Context, Worker, handler
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 
 LEASE_TTL_S = 1.0 if common.AGG else 10.0
 GROUPS = int(os.environ.get("TREADLE_BENCH_GROUPS", "0"))

@@ -16,13 +16,15 @@ from bench import starts
 from bench.measuring import Results, percentile
 from treadle.shared import codec
 from treadle.shared.model import GroupId
-from treadle.worker.handlers import Handler, collect, settle
+from treadle.worker.handlers import Handler
+from treadle.worker.loading import collect, settle
 from treadle.worker.slots.contexts import LoopContext, ThreadContext
 from treadle.worker.slots.errand import Errand
+from treadle.worker.slots.occupancy import Occupancy
 from treadle.worker.slots.pool import Pool
 from treadle.worker.slots.processes import ProcessErrand
 from treadle.worker.slots.tasks import TaskErrand
-from treadle.worker.slots.threads import ThreadErrand, Threads
+from treadle.worker.slots.threads import ThreadErrand
 
 WARM, COLD, TASKS = 200, 10, 2_000
 
@@ -46,8 +48,8 @@ def row(delays: list[float], whole: list[float]) -> dict[str, float]:
 
 
 async def test_a_start_in_a_task_or_a_thread(results: Results, rounds: range, scaled: Callable[[int], int]) -> None:
-    threads, found = Threads(1), handlers("task")
-    limiter = await threads.admit("bench")
+    occupancy, found = Occupancy(1), handlers("task")
+    limiter = await occupancy.admit("bench")
     for _ in rounds:
         for name in ("starts.loop", "starts.thread"):
             delays: list[float] = []
@@ -57,10 +59,10 @@ async def test_a_start_in_a_task_or_a_thread(results: Results, rounds: range, sc
                 errand: Errand
                 if found[name].is_sync:
                     call = partial(found[name].function, ThreadContext(GIVEN, Asked()), GIVEN.inputs)
-                    errand = ThreadErrand(threads, "bench", call, limiter)
+                    errand = ThreadErrand(occupancy, "bench", call, limiter)
                 else:
                     call = partial(found[name].function, LoopContext(GIVEN, Asked()), GIVEN.inputs)
-                    errand = TaskErrand(threads, "bench", call)
+                    errand = TaskErrand(occupancy, "bench", call)
                 delays.append(await errand.run() - began_s)
                 await errand.unwound()
                 whole.append(time.monotonic() - began_s)

@@ -17,8 +17,8 @@ from treadle.shared.errors import Misuse, TreadleError, Unavailable
 from treadle.shared.processes import Life, identity, life_of
 from treadle.shared.redaction import MASK, SECRET_BYTES_MAX, Secrets, known
 from treadle.worker import credentials
+from treadle.worker.credential_grants import FAULTS_SHOWN_MAX, FILE_BYTES_MAX, GRANTS_MAX, granted, parse
 from treadle.worker.credentials import CredentialsFile, secrets_of
-from treadle.worker.grants import FAULTS_SHOWN_MAX, FILE_BYTES_MAX, GRANTS_MAX, granted, parse
 
 GOOD = """
 [[grant]]

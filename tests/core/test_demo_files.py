@@ -15,7 +15,8 @@ from treadle.shared import codec
 from treadle.worker import Context, Fail
 from treadle.worker.context import AsyncDoing, Keyed
 from treadle.worker.examples import files
-from treadle.worker.handlers import HandlerFunction, collect
+from treadle.worker.handlers import HandlerFunction
+from treadle.worker.loading import collect
 
 HOSTILE: dict[str, bytes] = {
     "a.py": b"class A:\n    def f(self): ...\n    async def g(self): ...\n",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse, Refused, Stale, Unavailable
 from treadle.worker.effects import FileGate, Gate, Ledger, SqliteGate, Token, headers_of
-from treadle.worker.effects.redis import ARGUMENTS_MAX, Commands, RedisGate
+from treadle.worker.effects.redis import ARGUMENTS_MAX, Queue, RedisGate
 from treadle.worker.effects.token import effect_key, effect_name, judge
 
 FIRST, SECOND = Token(1, 1, 1, "w-1.1.0"), Token(1, 1, 2, "w-2.1.0")
@@ -486,7 +486,7 @@ def test_an_effect_whose_first_command_fails_at_redis_did_nothing_and_may_be_tri
 
 def test_a_command_that_no_script_can_run_is_refused_before_anything_is_sent() -> None:
     """Too long a one would end the script itself, after others ran, with no record of them: they would be run again."""
-    queue = Commands()
+    queue = Queue()
     queue.queue("RPUSH", "book", *["line"] * (ARGUMENTS_MAX - 2))
     with pytest.raises(Misuse, match=f"RPUSH: {ARGUMENTS_MAX + 1:,} words, at most {ARGUMENTS_MAX:,}"):
         queue.queue("RPUSH", "book", *["line"] * (ARGUMENTS_MAX - 1))

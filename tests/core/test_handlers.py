@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from treadle.shared.errors import Misuse
 from treadle.worker import Context, Fail, SyncContext, handler
-from treadle.worker.handlers import collect, load
+from treadle.worker.loading import collect, load
 
 
 @pytest.fixture(autouse=True)

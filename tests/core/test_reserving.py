@@ -12,8 +12,8 @@ from treadle.shared.model import DirectoryEntry, Grant, ItemId, Lease, LeaseId, 
 from treadle.shared.policy import DEFAULT_POLICY
 from treadle.shared.store import Hold, Operation, Outcome, Take, Turn, TurnReply
 from treadle.worker.handlers import Handler
+from treadle.worker.slots.occupancy import Occupancy
 from treadle.worker.slots.run import Run
-from treadle.worker.slots.threads import Threads
 from treadle.worker.slots.workshop import Workshop
 from treadle.worker.taking import GIVE_WAY_MS
 from treadle.worker.tenure import Tenure
@@ -37,7 +37,7 @@ def a_grant(item: str, width: int) -> Grant:
 
 
 class Desk(NoDesk):
-    workshop = Workshop(Threads(4))
+    workshop = Workshop(Occupancy(4))
 
 
 def asked(turns: list[Turn]) -> list[Operation]:

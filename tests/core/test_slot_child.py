@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from treadle.shared import codec
 from treadle.shared.errors import Misuse
 from treadle.shared.model import Capability
-from treadle.worker.handlers import Handler, collect, handler, settle
+from treadle.worker.handlers import Handler, handler
+from treadle.worker.loading import collect, settle
 from treadle.worker.slots import child
 from treadle.worker.slots.environment import allowed
 from treadle.worker.slots.failures import TEXT_MAX, exit_text

@@ -13,7 +13,7 @@ import pytest
 from asking import Asked, given_to
 from treadle.shared import codec
 from treadle.shared.model import GroupId
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 from treadle.worker.slots import enclosed
 from treadle.worker.slots.errand import Packed, Reported
 from treadle.worker.slots.frames import FRAME_MAX, Kind, write

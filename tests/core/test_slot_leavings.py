@@ -9,7 +9,7 @@ import pytest
 from asking import Asked, given_to
 from treadle.shared import codec
 from treadle.shared.model import GroupId
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 from treadle.worker.slots.errand import Packed
 from treadle.worker.slots.pool import Pool
 from treadle.worker.slots.processes import ProcessErrand

@@ -50,7 +50,7 @@ def begin(process: SlotProcess, folder: Path, **inputs: Any) -> None:
         process.say(Kind.BODY, name, raw)
     terms = {
         "capability": str(WORK),
-        "command": {},
+        "program": {},
         "environment": {},
         "folder": str(folder),
         "limits": {},

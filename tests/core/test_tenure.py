@@ -23,8 +23,8 @@ from treadle.shared.policy import Disclosure, MissionRule, Policy, Rule
 from treadle.shared.progress import Said
 from treadle.shared.store import Envelope, Operation, Outcome, Release, Start, Take, TurnReply
 from treadle.worker.handlers import Handler
+from treadle.worker.slots.occupancy import Occupancy
 from treadle.worker.slots.run import Run
-from treadle.worker.slots.threads import Threads
 from treadle.worker.slots.workshop import Workshop
 from treadle.worker.taking import FRUITLESS_MAX
 from treadle.worker.tenure import HALTED_S, Tenure
@@ -41,7 +41,7 @@ async def _work(context: Any, inputs: Any) -> None:
 class NoDesk:
     """Runs of these tests ask nothing."""
 
-    workshop = Workshop(Threads(1))
+    workshop = Workshop(Occupancy(1))
 
     async def ask(self, partition: int, operation: Operation) -> Outcome:
         raise AssertionError((partition, operation))

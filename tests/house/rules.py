@@ -39,7 +39,7 @@ PURE = (
     "treadle.shared.projection",
     "treadle.shared.store.keys",
     "treadle.worker.effects.token",
-    "treadle.worker.grants",
+    "treadle.worker.credential_grants",
 )
 """Rooms without await, clock, chance, store or operating system: `now` and seeds are arguments."""
 _EFFECTS = """

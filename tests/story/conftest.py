@@ -13,7 +13,7 @@ from treadle.shared.model import AgentId
 from treadle.shared.store import Endpoint
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Worker
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 
 
 @pytest.fixture

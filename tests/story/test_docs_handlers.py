@@ -16,7 +16,7 @@ from fresh import FRESH, python_in
 from treadle.shared import codec
 from treadle.shared.progress import MILESTONES_MAX, NOTE_CHARS_MAX, WORD_CHARS_MAX
 from treadle.shared.store.embedded import EmbeddedServer
-from treadle.worker.slots import arguments, command, endings, files
+from treadle.worker.slots import arguments, endings, files, program
 
 from docs import blocks, page, written
 
@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_the_program() -> None:
         f"of a note {NOTE_CHARS_MAX} characters are kept. {MILESTONES_MAX} milestones between",
         f"({WORD_CHARS_MAX} characters)",
         f"({files.FILES_MAX} at most, {files.FOLDER_BYTES_MAX // 1024} KiB in all",
-        f"gets SIGTERM, {command.TERM_S:g} s later SIGKILL",
+        f"gets SIGTERM, {program.TERM_S:g} s later SIGKILL",
         f"the last {endings.LAST_WORDS_MAX:,} bytes of standard error",
         f"of more than {arguments.ARGUMENT_BYTES_MAX:,} bytes",
     ):

@@ -18,7 +18,7 @@ from treadle.shared.model import AgentId, EventKind
 from treadle.shared.testing.faults import Fault, FaultyEndpoint
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Blocked, Context, Fail, OverBudget, SyncContext, Worker, handler, tool
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 from treadle.worker.slots.tools import collect_tools
 
 calls: list[tuple[str, Any]] = []

@@ -24,7 +24,8 @@ from treadle.shared.model import AgentId
 from treadle.shared.redaction import HidingFormatter, Redactor, Secrets
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Blocked, Context, Fail, SyncContext, Worker, handler
-from treadle.worker.handlers import Handler, collect
+from treadle.worker.handlers import Handler
+from treadle.worker.loading import collect
 from treadle.worker.slots import contexts, service, slot
 from treadle.worker.slots.given import Given
 from treadle.worker.slots.tools import Tool

@@ -14,7 +14,7 @@ from treadle.shared.model import AgentId
 from treadle.shared.store import Store, policies
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, Worker, handler
-from treadle.worker.handlers import collect
+from treadle.worker.loading import collect
 
 began: list[str] = []
 gone_on: set[str] = set()

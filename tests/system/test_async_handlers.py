@@ -15,7 +15,7 @@ from treadle.shared.model import EventKind
 from treadle.shared.store import Store
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, Stopped, SyncContext
-from treadle.worker.slots import threads
+from treadle.worker.slots import errand
 
 K = EventKind
 
@@ -56,7 +56,7 @@ class Deaf:
 async def test_a_handler_that_will_not_end_is_given_up_and_its_slot_goes_to_other_work(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.05)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.05)
     endpoint, deaf = FakeEndpoint(), Deaf()
 
     async def quick(context: Context, inputs: dict[str, Any]) -> int:  # noqa: ARG001
@@ -85,7 +85,7 @@ async def test_a_handler_that_will_not_end_is_given_up_and_its_slot_goes_to_othe
 async def test_the_end_of_the_grace_gives_back_what_will_not_end_before_it_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.05)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.05)
     caplog.set_level("INFO")
     endpoint, deaf = FakeEndpoint(), Deaf()
     worker = a_worker(endpoint, grace_s=0.1, deaf=deaf)

@@ -15,7 +15,8 @@ from treadle.coordinator import Client, MissionFailed, MissionSpec, WorkSpec
 from treadle.shared.model import AgentId
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Worker
-from treadle.worker.handlers import Runtime, load
+from treadle.worker.handlers import Runtime
+from treadle.worker.loading import load
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from fleet import until
 from treadle.worker import Fail
-from treadle.worker.slots import command
-from treadle.worker.slots.command import Command
+from treadle.worker.slots import program
+from treadle.worker.slots.program import Program
 
 pytestmark = pytest.mark.skipif(shutil.which("sh") is None, reason="every test is a shell script")
 
@@ -39,7 +39,7 @@ class Told:
 
 
 async def ran(script: str, *arguments: str, told: Told | None = None, inputs: Any = None, **of: Any) -> Any:
-    made = Command(["sh", "-c", script, "sh", *arguments], **of)
+    made = Program(["sh", "-c", script, "sh", *arguments], **of)
     with anyio.fail_after(30):
         return await made(told or Told(), inputs or {})  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ async def test_a_program_that_is_killed_fails_by_its_signal() -> None:
 
 async def test_a_program_that_is_not_there_is_said_to_be_so() -> None:
     with pytest.raises(Fail, match="'/no/such/program' cannot be run: No such file"):
-        await Command(["/no/such/program"])(Told(), {})  # type: ignore[arg-type]
+        await Program(["/no/such/program"])(Told(), {})  # type: ignore[arg-type]
 
 
 async def test_br_65_an_output_that_is_too_large_ends_the_program_and_names_the_bound() -> None:
@@ -148,7 +148,7 @@ async def stopped(script: str, folder: Path) -> None:
 async def test_a_run_that_is_stopped_sends_sigterm_and_waits_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "TERM_S", 20)  # a busy machine is no reason not to have heard it
+    monkeypatch.setattr(program, "TERM_S", 20)  # a busy machine is no reason not to have heard it
     script = "trap 'echo told > $1/told; exit 0' TERM; touch $1/up; while :; do sleep 0.05; done"
     await stopped(script, tmp_path)
     assert (tmp_path / "told").read_text() == "told\n"
@@ -198,4 +198,4 @@ async def test_other_languages_are_no_different(program: list[str], code: object
     if shutil.which(program[0]) is None:
         pytest.skip(f"{program[0]} is not on this machine")
     with anyio.fail_after(30):
-        assert await Command(program)(Told(), {"a": 123}) == code  # type: ignore[arg-type]
+        assert await Program(program)(Told(), {"a": 123}) == code  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from treadle.shared.store import Authority, Store
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, Stopped, SyncContext, Worker, handler
 from treadle.worker.handlers import Handler
-from treadle.worker.slots import threads
+from treadle.worker.slots import errand
 
 K = EventKind
 WHERE: contextvars.ContextVar[str] = contextvars.ContextVar("WHERE", default="nowhere")
@@ -195,7 +195,7 @@ async def test_a_stopped_worker_ends_a_plain_function_at_its_next_checkpoint_and
 async def test_a_plain_function_whose_lease_is_lost_is_told_and_ends_at_its_next_checkpoint(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, release: threading.Event
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.05)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.05)
     endpoint = FakeEndpoint()
     told: list[object] = []
     begun = threading.Event()
@@ -234,7 +234,7 @@ async def test_a_plain_function_whose_lease_is_lost_is_told_and_ends_at_its_next
 async def test_a_run_that_takes_longer_than_its_time_out_fails_with_it_and_the_slot_is_free(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, release: threading.Event
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.05)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.05)
     endpoint = FakeEndpoint()
     stopped: list[str] = []
 
@@ -302,7 +302,7 @@ async def test_a_run_within_its_time_out_knows_nothing_of_it() -> None:
 async def test_no_more_threads_are_given_up_than_two_a_slot(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, release: threading.Event
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.01)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.01)
     endpoint = FakeEndpoint()
     begun: list[str] = []
 
@@ -402,7 +402,7 @@ async def test_a_failed_run_is_one_warning_and_its_traceback_stands_at_debug(
 async def test_the_end_of_the_grace_says_whom_it_cuts_off(
     caplog: pytest.LogCaptureFixture, release: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "UNWIND_S", 0.05)
+    monkeypatch.setattr(errand, "UNWIND_S", 0.05)
     endpoint = FakeEndpoint()
     begun: list[str] = []
 

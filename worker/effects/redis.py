@@ -56,8 +56,8 @@ _Stands = tuple[bytes | None, bytes | None, bytes | None]
 """Token, result, and what tore it."""
 
 
-class Commands:
-    """What is to be run when the effect is committed, in this order, all in one script."""
+class Queue:
+    """Commands to be run when the effect is committed, in this order, all in one script."""
 
     def __init__(self) -> None:
         self.queued: list[tuple[_Argument, ...]] = []
@@ -100,9 +100,9 @@ class RedisGate:
                 judge(token, Token.parse(seen.decode()), key=key)
         raise Unavailable(f"effect {key}: others come to it all the time; it was not begun")
 
-    def commit(self, key: str, token: Token, result: bytes, commands: Commands) -> None:
+    def commit(self, key: str, token: Token, result: bytes, queue: Queue) -> None:
         """Runs the commands and keeps the result, where no later run was here."""
-        flat = [part for command in commands.queued for part in (len(command), *command)]
+        flat = [part for command in queue.queued for part in (len(command), *command)]
         stands = self.run(_COMMIT, key, token.wire(), result, self._keep_s, *flat)
         if _result(stands, key) is None or stands[0] != token.wire().encode():
             judge(token, Token.parse(stands[0].decode()) if stands[0] else None, key=key)
@@ -121,7 +121,7 @@ class RedisPassage:
     """One run; `place` queues its commands."""
 
     def __init__(self, gate: RedisGate, key: str, token: Token, stored: bytes | None) -> None:
-        self.place = Commands()
+        self.place = Queue()
         self.stored = stored
         self._gate = gate
         self._key = key

@@ -1,4 +1,4 @@
-"""The argument list of a command, and what of an item's inputs is filled into it. No shell reads it. Pure."""
+"""The argument list of a program, and what of an item's inputs is filled into it. No shell reads it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TAKES_CODE = re.compile(r"-[a-zA-Z]*[ceE]|--eval|--print|-p")
 
 
 def check(argv: object, *, field: str) -> tuple[str, ...]:
-    """The argument list of a command; Misuse where it is none, or where an input would be read as code."""
+    """The argument list of a program; Misuse where it is none, or where an input would be read as code."""
     given = [] if isinstance(argv, str) or not isinstance(argv, Sequence) else list(cast("Sequence[object]", argv))
     if not given:
         raise Misuse(f"{field}: must be a list of arguments, the program first, such as ['./thumb', '{{size}}']")

@@ -30,9 +30,10 @@ from treadle.shared.inputs import plain
 from treadle.shared.processes import follow_owner
 from treadle.shared.redaction import hiding
 
-from ..commands import command_of
 from ..context import Blocked
-from ..handlers import Handler, imported
+from ..handlers import Handler
+from ..loading import imported
+from ..programs import program_of
 from .allowance import Allowance
 from .blocking import terms_of
 from .budget import Budget, budget_of
@@ -42,10 +43,11 @@ from .failures import blocked_of, failure_of, traceback_of
 from .frames import FRAME_MAX, Kind
 from .given import Given, given_of
 from .limits import Limits, apply
+from .occupancy import Occupancy
 from .piped import Line, LineLog, PipedService
 from .results import pack_result
 from .tasks import TaskErrand
-from .threads import ThreadErrand, Threads
+from .threads import ThreadErrand
 from .tools import Tool, collect_tools
 
 OURS = ("MainThread", "follow-owner")
@@ -99,7 +101,7 @@ def main() -> None:
 def _handler(terms: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Handler:
     """The handler of a run: a program that it says, or what was imported."""
     name = terms["capability"]
-    return command_of(name, terms["command"]) if terms["command"] else handlers[name]
+    return program_of(name, terms["program"]) if terms["program"] else handlers[name]
 
 
 async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, Tool]) -> tuple[str, bytes]:
@@ -115,12 +117,12 @@ async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, T
     except Exception as error:
         with hiding(given.inputs):
             return _failure(error, handler, retryable=False)
-    threads = Threads(1)
+    occupancy = Occupancy(1)
     errand: Errand
     if handler.is_sync:
-        errand = ThreadErrand(threads, given.name, call, await threads.admit(given.name))
+        errand = ThreadErrand(occupancy, given.name, call, await occupancy.admit(given.name))
     else:
-        errand = TaskErrand(threads, given.name, call)
+        errand = TaskErrand(occupancy, given.name, call)
     ended: tuple[str, bytes] = ("stopped", b"")
     try:
         with scope:
@@ -131,7 +133,7 @@ async def _run(line: Line, handler: Handler, given: Given, tools: Mapping[str, T
     service.tell()
     service.has_returned = True
     await errand.unwound()
-    if threads.given_up:  # nothing more can come of this process
+    if occupancy.given_up:  # nothing more can come of this process
         os._exit(1)
     return ended
 

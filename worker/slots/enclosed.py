@@ -14,11 +14,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
 from treadle.shared.containment import MARK, end_enclosed, is_alone
 from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.processes import KILL_PATIENCE_S, Child, Life, spawn
@@ -26,6 +24,7 @@ from treadle.shared.processes import KILL_PATIENCE_S, Child, Life, spawn
 from .capture import Capture, Printed
 from .failures import exit_text
 from .frames import Frame, Kind, Reader, write
+from .threads import in_thread
 
 START_S = 60.0
 """How long importing the handlers may take."""
@@ -36,7 +35,6 @@ UNSENT_BYTES_MAX = 8 << 20
 """Of answers that it does not read: more than those to as many questions as it may ask at once."""
 LAST_READS_MAX = 64
 """Pieces that are read of an ended process's line: as many as a line holds, and not all that a fork goes on to say."""
-T = TypeVar("T")
 PROGRAM = "from treadle.worker.slots.child import main; main()"
 _log = logging.getLogger("treadle.worker")
 
@@ -238,16 +236,3 @@ def _pipes() -> tuple[int, int, int, int]:
         for end in first:
             os.close(end)
         raise
-
-
-_LIMITER: RunVar[anyio.CapacityLimiter] = RunVar("_LIMITER")
-THREADS_MAX = 64
-
-
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Calls it in a thread. Not by the limiter that handlers may fill: an end waits for none of them."""
-    limiter = _LIMITER.get(None)
-    if limiter is None:
-        limiter = anyio.CapacityLimiter(THREADS_MAX)
-        _LIMITER.set(limiter)
-    return await anyio.to_thread.run_sync(function, *arguments, limiter=limiter)

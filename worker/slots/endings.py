@@ -1,4 +1,4 @@
-"""What a command's end means: its exit status, its output, its last words. Pure.
+"""What the end of a program means: its exit status, its output, its last words. Pure.
 
 | exit status | the item |
 | --- | --- |
@@ -57,7 +57,7 @@ def result_of(output: bytes) -> object:
 
 
 def too_much() -> Fail:
-    """The failure of a command that writes more than a result may be."""
+    """The failure of a program that writes more than a result may be."""
     return Fail(f"its output is more than {OUTPUT_MAX:,} bytes; write large results elsewhere and print their address")
 
 

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from .failures import Failure
 
+UNWIND_S = 1.0
+"""How long what a run that is over has at work may take to end before it is given up, or ended."""
+
 
 class Errand(Protocol):
     """One call of a handler. What it raises is the handler's; a cancellation of `run` stops the handler."""

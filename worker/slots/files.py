@@ -1,4 +1,4 @@
-"""The Checkpoint of a command: the files of one folder, as plain data, and back. Bounded; no link is followed."""
+"""The Checkpoint of a program: the files of one folder, as plain data, and back. Bounded; no link is followed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from treadle.shared import codec
 from ..context import Fail
 
 READY = ".ready"
-"""A command makes it to have its files saved; it is gone once they are durable."""
+"""A program makes it to have its files saved; it is gone once they are durable."""
 STOP = ".stop"
-"""Made for a command whose slot is asked for: the next save ends its run."""
+"""Made for a program whose slot is asked for: the next save ends its run."""
 FILES_MAX = 256
 NAME_BYTES_MAX = 255
 FOLDER_BYTES_MAX = codec.CHECKPOINT_MAX - 64 * 1024
@@ -41,7 +41,7 @@ def packed(folder: Path) -> dict[str, Any]:
 
 
 def unpacked(state: Mapping[str, Any], folder: Path) -> None:
-    """Puts the files of a Checkpoint into an empty folder; Fail, for good, where it is no command's."""
+    """Puts the files of a Checkpoint into an empty folder; Fail, for good, where it is no program's."""
     if not state:
         return
     files = state.get("files")

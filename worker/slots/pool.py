@@ -25,12 +25,13 @@ from treadle.shared.containment import start_keeper
 from treadle.shared.model import Capability, GroupId
 from treadle.shared.processes import Child
 
-from . import threads
+from . import errand
 from .capture import Capture
-from .enclosed import Ended, SlotProcess, in_thread
+from .enclosed import Ended, SlotProcess
 from .environment import allowed
 from .folders import Folders, sweep
 from .frames import Kind
+from .threads import in_thread
 
 IDLE_S = 30.0
 Key = tuple[GroupId, Capability]
@@ -51,15 +52,15 @@ class _Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class _House:
-    """What the first process needs, and all others share."""
+class Facilities:
+    """What all processes of a Worker share: its folder, the reader of what they print, and the keeper that outlives it."""
 
     folders: Folders
     capture: Capture
     keeper: Child
 
     @classmethod
-    def open(cls, base: Path | None) -> _House:
+    def open(cls, base: Path | None) -> Facilities:
         base = base or Path(tempfile.gettempdir())
         sweep(base)
         with ExitStack() as made:
@@ -86,7 +87,7 @@ class Pool:
         self._modules = sorted(set(modules))
         """What each of them imports."""
         self._base = base
-        self._house: _House | None = None
+        self._facilities: Facilities | None = None
         self._opening = threading.Lock()
         self._idle: list[_Idle] = []
         self._all: set[SlotProcess] = set()
@@ -106,21 +107,21 @@ class Pool:
     async def take(self, group: GroupId, capability: Capability) -> tuple[SlotProcess, Path]:
         """A process for one run, and the run's folder. Ended where there can be none; Misuse where the Worker has no folder."""
         try:
-            house = await self.open()
-            folder = house.folders.new()
+            facilities = await self.open()
+            folder = facilities.folders.new()
         except (OSError, RuntimeError) as error:
             raise Ended(f"no folder and no process can be had: {error}") from None
         try:
             process = self._found((group, capability)) or self._found(None)
             if process is None:
                 self._make_room()
-                process = await self._start(house)
+                process = await self._start(facilities)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.remove(folder)
             raise
         if len(self._all) < self._slots:
-            self._in_background(self._refill(house))
+            self._in_background(self._refill(facilities))
         return process, folder
 
     async def give_back(self, process: SlotProcess, group: GroupId, capability: Capability) -> None:
@@ -138,13 +139,13 @@ class Pool:
 
     async def remove(self, folder: Path) -> None:
         """Removes a run's folder."""
-        if self._house is not None:
-            await in_thread(self._house.folders.remove, folder)
+        if self._facilities is not None:
+            await in_thread(self._facilities.folders.remove, folder)
 
     async def close(self) -> None:
         """Ends all of them, and removes what they had; twice is fine."""
         self._is_closed = True
-        if self._house is None:
+        if self._facilities is None:
             return
         with anyio.CancelScope(shield=True):
             for scope in self._tasks.values():
@@ -154,13 +155,13 @@ class Pool:
             for one in self._idle:
                 one.stop()
             await asyncio.gather(*(self.end(process) for process in list(self._all)))
-            house, self._house = self._house, None
-            if house is not None:
-                await in_thread(house.close)
+            facilities, self._facilities = self._facilities, None
+            if facilities is not None:
+                await in_thread(facilities.close)
 
-    async def open(self) -> _House:
+    async def open(self) -> Facilities:
         """Sweeps what dead Workers left, and makes the folder. Misuse where it cannot be made."""
-        if self._house is None:
+        if self._facilities is None:
             with anyio.CancelScope(shield=True):
                 await in_thread(self._opened)
         return self._opened()
@@ -169,28 +170,28 @@ class Pool:
         """A folder for a run that is in no process of its own; from any thread."""
         return self._opened().folders.new()
 
-    def _opened(self) -> _House:
+    def _opened(self) -> Facilities:
         with self._opening:
-            house = self._house
-            if house is None:
-                house = self._house = _House.open(self._base)
-            return house
+            facilities = self._facilities
+            if facilities is None:
+                facilities = self._facilities = Facilities.open(self._base)
+            return facilities
 
-    async def _start(self, house: _House) -> SlotProcess:
-        mark = f"{house.folders.mark}{secrets.token_hex(8)}."
+    async def _start(self, facilities: Facilities) -> SlotProcess:
+        mark = f"{facilities.folders.mark}{secrets.token_hex(8)}."
         process = await SlotProcess.start(
-            mark, house.capture, environment=allowed(os.environ), path=_path(), modules=self._modules
+            mark, facilities.capture, environment=allowed(os.environ), path=_path(), modules=self._modules
         )
         self._all.add(process)
         return process
 
-    async def _refill(self, house: _House) -> None:
+    async def _refill(self, facilities: Facilities) -> None:
         """Has one spare process; a run that fails for want of one says it, not this."""
         if self._is_refilling or any(one.key is None for one in self._idle):
             return
         self._is_refilling = True
         try:
-            process = await self._start(house)
+            process = await self._start(facilities)
         except Ended as error:
             _log.debug("no spare process: %s", error)
         else:
@@ -200,7 +201,7 @@ class Pool:
 
     async def _is_as_before(self, process: SlotProcess) -> bool:
         try:
-            with anyio.fail_after(threads.UNWIND_S):
+            with anyio.fail_after(errand.UNWIND_S):
                 (left,) = (await process.next(Kind.CLEAN)).fields
         except (Ended, TimeoutError) as error:
             left = str(error) or "no word"

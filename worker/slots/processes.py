@@ -17,10 +17,10 @@ from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.model import GroupId
 
-from ..commands import as_plain
 from ..context import Blocked, Fail
 from ..handlers import Handler
-from . import hearing, threads
+from ..programs import as_plain
+from . import errand, hearing
 from .enclosed import Ended, SlotProcess
 from .errand import Packed, Reported
 from .failures import Failure, printable
@@ -41,9 +41,9 @@ async def process_errand(run: Run, given: Given, service: Service) -> ProcessErr
         taken = await pool.take(group, handler.capability)
     except Ended as error:
         raise Reported(ended(str(error), handler)) from None
-    errand = ProcessErrand(pool, taken, group, handler, given, service)
-    run.when_asked = errand.tell
-    return errand
+    made = ProcessErrand(pool, taken, group, handler, given, service)
+    run.when_asked = made.tell
+    return made
 
 
 class ProcessErrand:
@@ -83,7 +83,7 @@ class ProcessErrand:
         except asyncio.CancelledError as error:
             cancelled = error
             self._stop(self._service.why or OVER)
-            with anyio.move_on_after(2 * threads.UNWIND_S, shield=True):
+            with anyio.move_on_after(2 * errand.UNWIND_S, shield=True):
                 said = await self._last_word()
         finally:
             self._is_at_work = False
@@ -122,7 +122,7 @@ class ProcessErrand:
             "environment": self._environment(),
             "folder": str(self._folder),
             "limits": self._handler.limits.plain() if self._handler.limits else {},
-            "command": as_plain(self._handler.function),
+            "program": as_plain(self._handler.function),
             "level": logging.getLogger("treadle.handler").getEffectiveLevel(),
         }
         self._process.send(b"".join([*frames, write(Kind.BEGIN, terms)]))

@@ -125,16 +125,16 @@ class _Attempt:
             return
         limit = anyio.CancelScope()
         result: Any = None
-        threads = run.desk.workshop.threads
-        threads.at_work.append(run.name)
+        occupancy = run.desk.workshop.occupancy
+        occupancy.at_work.append(run.name)
         try:
-            limiter = await threads.admit(run.name)
+            limiter = await occupancy.admit(run.name)
             if call is None:
                 self.errand = await process_errand(run, given, RunService(run))
             elif run.handler.is_sync:
-                self.errand = ThreadErrand(threads, run.name, call, limiter)
+                self.errand = ThreadErrand(occupancy, run.name, call, limiter)
             else:
-                self.errand = TaskErrand(threads, run.name, call)
+                self.errand = TaskErrand(occupancy, run.name, call)
             limit.deadline = anyio.current_time() + timeout_s
             with limit:
                 result = await self.errand.run()
@@ -157,7 +157,7 @@ class _Attempt:
             else:
                 self._submit(result)
         finally:
-            threads.at_work.remove(run.name)
+            occupancy.at_work.remove(run.name)
 
     async def _given(self, found: list[bytes | None], bodies: Bodies) -> Given:
         """What the handler is called with, of what was read in the order of `_wanted`."""

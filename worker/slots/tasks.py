@@ -13,9 +13,9 @@ from typing import Any
 
 import anyio
 
-from . import threads
+from . import errand
 from .forks import watched
-from .threads import Threads
+from .occupancy import Occupancy
 
 
 class TaskErrand:
@@ -23,9 +23,9 @@ class TaskErrand:
 
     kind = "task"
 
-    def __init__(self, threads: Threads, name: str, function: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, occupancy: Occupancy, name: str, function: Callable[[], Awaitable[Any]]) -> None:
         self.name = name
-        self._threads = threads
+        self._occupancy = occupancy
         self._function = function
         self._pid = os.getpid()
         self._cancel = anyio.CancelScope()
@@ -41,12 +41,12 @@ class TaskErrand:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             self._cancel.cancel()
-            with anyio.move_on_after(threads.UNWIND_S, shield=True):
+            with anyio.move_on_after(errand.UNWIND_S, shield=True):
                 await asyncio.wait([task])
             if not task.done():
                 # Else it would be cancelled anew in every round of the event loop, as fast as it can catch that.
                 self._spare.shield = True
-                self._threads.give_up(self)
+                self._occupancy.give_up(self)
                 task.add_done_callback(self._has_ended)
                 raise
             if isinstance(self._error, asyncio.CancelledError):
@@ -70,4 +70,4 @@ class TaskErrand:
                 self._error = error
 
     def _has_ended(self, _task: object) -> None:
-        self._threads.ended(self)
+        self._occupancy.ended(self)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from ..credentials import Provider
 from .budget import Spending
+from .occupancy import Occupancy
 from .pool import Pool
-from .threads import Threads
 from .tools import Tool
 
 
@@ -16,8 +16,8 @@ from .tools import Tool
 class Workshop:
     """Where a Worker's runs are carried out, session after session."""
 
-    threads: Threads
-    """The threads of its sync handlers, and what it has given up."""
+    occupancy: Occupancy
+    """Who is at work, and who was given up."""
     pool: Pool = field(default_factory=lambda: Pool(1))
     """The processes of the handlers that have one of their own."""
     credentials: Provider | None = None
@@ -29,5 +29,5 @@ class Workshop:
 
     def resize(self, slots: int) -> None:
         """Has room for so many slots from now on."""
-        self.threads.resize(slots)
+        self.occupancy.resize(slots)
         self.pool.resize(slots)

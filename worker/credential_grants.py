@@ -45,7 +45,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class CredentialGrant:
     """Which secrets go to the work of which Missions and capabilities: any of the patterns of each."""
 
     missions: tuple[str, ...]
@@ -59,7 +59,7 @@ class Grant:
         )
 
 
-def granted(grants: Sequence[Grant], mission: str, capability: str) -> dict[str, Source]:
+def granted(grants: Sequence[CredentialGrant], mission: str, capability: str) -> dict[str, Source]:
     """The secrets of such work by name; of two grants that cover it and name the same secret, the later one decides."""
     found: dict[str, Source] = {}
     for grant in grants:
@@ -68,7 +68,7 @@ def granted(grants: Sequence[Grant], mission: str, capability: str) -> dict[str,
     return found
 
 
-def parse(text: str, *, name: str) -> tuple[Grant, ...]:
+def parse(text: str, *, name: str) -> tuple[CredentialGrant, ...]:
     """The grants of a file called `name`; Misuse, a line of text for each fault with the file's line of it."""
     if (size := len(text.encode(errors="surrogatepass"))) > FILE_BYTES_MAX:
         raise Misuse(f"{name}: {size:,} bytes, at most {FILE_BYTES_MAX:,}")
@@ -94,7 +94,7 @@ class _Reading:
         self._faults: list[tuple[int, str]] = []
         self._unsaid = 0
 
-    def grants(self, found: Mapping[str, object]) -> tuple[Grant, ...]:
+    def grants(self, found: Mapping[str, object]) -> tuple[CredentialGrant, ...]:
         for key in found:
             if key != "grant":
                 self._fault((key,), f"{shown(key, 60)} is no table of it; write [[grant]]")
@@ -111,7 +111,7 @@ class _Reading:
             raise Misuse("\n".join([*(said for _, said in sorted(self._faults, key=itemgetter(0))), *more]))
         return tuple(grants)
 
-    def _grant(self, index: int, table: object) -> Grant:
+    def _grant(self, index: int, table: object) -> CredentialGrant:
         path: Path = ("grant", index)
         given = cast("dict[str, object]", table) if isinstance(table, dict) else {}
         if not isinstance(table, dict):
@@ -128,7 +128,7 @@ class _Reading:
             self._patterns((*path, field), given[field]) if field in given else () for field in _FIELDS[:2]
         )
         secrets = self._secrets((*path, "secrets"), given["secrets"]) if "secrets" in given else {}
-        return Grant(missions, capabilities, secrets)
+        return CredentialGrant(missions, capabilities, secrets)
 
     def _patterns(self, path: Path, given: object) -> tuple[str, ...]:
         listed = cast("list[object]", given) if isinstance(given, list) else [given]
@@ -160,7 +160,7 @@ class _Reading:
                 self._fault(where, f"{_field(path)}.{name}: {wrong}")
         return found
 
-    def _check_twice(self, grants: Sequence[Grant]) -> None:
+    def _check_twice(self, grants: Sequence[CredentialGrant]) -> None:
         """Two grants for the very same work, with another source for one secret: which was meant is for a person to say."""
         seen = dict[tuple[frozenset[str], frozenset[str], str], Source]()
         for index, grant in enumerate(grants):

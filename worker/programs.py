@@ -19,8 +19,8 @@ from treadle.shared.names import check_capability
 
 from .handlers import Handler, check_process, check_version, marked
 from .slots.arguments import check
-from .slots.command import Command
 from .slots.limits import Limits
+from .slots.program import Program
 
 _HERE = ("./", "../")
 
@@ -33,7 +33,7 @@ def command(
     limits: Limits | None = None,
     environment: Sequence[str] = (),
     saves_on_sigterm: bool = False,
-) -> Command:
+) -> Program:
     """Register a program as what does the work of `capability`; it stands in a handlers module as a function does.
 
     `{field}` in an argument is that field of the inputs: a text, a number or a truth value. No shell reads them, and none may:
@@ -45,13 +45,13 @@ def command(
     check_version(made.capability, version)
     check_process(made.capability, "process", limits, environment)
     whole = replace(made, version=version, limits=limits, environment=tuple(environment))
-    return cast("Command", marked(made.function, whole))
+    return cast("Program", marked(made.function, whole))
 
 
 def _made(capability: str, argv: Sequence[str], *, saves_on_sigterm: bool = False) -> Handler:
     name = Capability(check_capability(capability, field="command: capability"))
     words = [_from_here(word) for word in check(argv, field=f"command {name}")]
-    return Handler(name, "1.0.0", Command(words, saves_on_sigterm=saves_on_sigterm), runtime="process")
+    return Handler(name, "1.0.0", Program(words, saves_on_sigterm=saves_on_sigterm), runtime="process")
 
 
 def from_options(texts: Iterable[str]) -> dict[Capability, Handler]:
@@ -73,9 +73,9 @@ def from_options(texts: Iterable[str]) -> dict[Capability, Handler]:
 
 
 def check_programs(handlers: Iterable[Handler]) -> None:
-    """Misuse where the program of a command is not there: known when a Worker starts, not when the first item fails."""
+    """Misuse where a program is not there: known when a Worker starts, not when the first item fails."""
     for one in handlers:
-        if isinstance(one.function, Command):
+        if isinstance(one.function, Program):
             program = one.function.argv[0]
             if shutil.which(program) is None:
                 raise Misuse(f"command {one.capability}: {_why(program)}")
@@ -93,14 +93,14 @@ def _from_here(word: str) -> str:
     return str(Path.cwd() / word) if word.startswith(_HERE) else word
 
 
-def command_of(capability: str, said: Mapping[str, Any]) -> Handler:
+def program_of(capability: str, said: Mapping[str, Any]) -> Handler:
     """The handler that `as_plain` has taken apart."""
-    made = Command(said["argv"], saves_on_sigterm=said["saves_on_sigterm"])
+    made = Program(said["argv"], saves_on_sigterm=said["saves_on_sigterm"])
     return Handler(Capability(capability), "1.0.0", made, runtime="process")
 
 
 def as_plain(function: Any) -> dict[str, Any] | None:
-    """A command as plain data, for the process that runs it; None of any other function."""
-    if not isinstance(function, Command):
+    """A program as plain data, for the process that runs it; None of any other function."""
+    if not isinstance(function, Program):
         return None
     return {"argv": list(function.argv), "saves_on_sigterm": function.saves_on_sigterm}

@@ -1,6 +1,6 @@
 """A program as a handler: started with its inputs, its files kept as its Checkpoint, its end judged, nothing of it left.
 
-`Command` is called as any `async def` handler is, in the process of its slot: whoever ends that process's tree ends it too.
+`Program` is called as any `async def` handler is, in the process of its slot: whoever ends that process's tree ends it too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CREDENTIALS_MAX = 60_000
 _log = logging.getLogger("treadle.worker")
 
 
-class Command:
+class Program:
     """The function of a handler that runs a program."""
 
     def __init__(self, argv: Sequence[str], *, saves_on_sigterm: bool = False) -> None:
