@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn, cast
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import parse_qs, quote, quote_plus, unquote, urlsplit
 
 from .errors import Misuse
 
@@ -35,7 +35,12 @@ _URL_SAFE = str.maketrans("+/", "-_")
 SECRET_NAME = re.compile(r"pass|secret|token|credential|auth(?!or)|api[_-]?key|private|e[_-]?mail", re.IGNORECASE)
 """What in a payload is called so is not shown."""
 NODES_MAX = 10_000
-_USERINFO = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
+_USER = r"[^\s/?#'\"<>]*@"
+_USERINFO = re.compile(rf"(?<=://){_USER}")
+_UNTIL_HOST = re.compile(rf"://{_USER}")
+_UNTIL_HOST_RAW = re.compile(_UNTIL_HOST.pattern.encode())
+USERINFO_MAX = 1_024
+"""User and password in a URL that nobody told us of are looked for so far around a cut."""
 
 
 class Secrets(Mapping[str, str]):
@@ -114,6 +119,11 @@ class Redactor:
         self.longest = 0
         """Bytes of the longest text that is hidden."""
 
+    @property
+    def reach(self) -> int:
+        """How far beyond a cut a text has to be known, so that nothing in it that is to be hidden is cut in two."""
+        return self.longest + USERINFO_MAX
+
     def learn(self, values: Iterable[str]) -> None:
         """From now on these are hidden; what is shorter than SECRET_CHARS_MIN is not."""
         with self._lock:
@@ -145,7 +155,7 @@ class Redactor:
         """
         also = _also.get()
         known = self._forms if also is None else (*self._forms, *also._forms)
-        end = len(text) if most is None else min(most, len(text))
+        end = len(text) if most is None else _past_userinfo(text, min(most, len(text)))
         if known:
             seen = text if end == len(text) else text[: end + max(map(len, known))]
             text = _masked(
@@ -156,18 +166,32 @@ class Redactor:
         return _USERINFO.sub(f"{MASK}@", text) if "://" in text and "@" in text else text
 
     def cut(self, raw: bytes, at: int) -> int:
-        """Where to cut a text that is too long, at `at` or soon after, so that no secret in it is cut in two."""
+        """Where to cut a text that is too long, at `at` or soon after, so that no secret in it is cut in two.
+
+        Nor are the user and the password of a URL, known or not.
+        """
         before = -1
         while before < at:
             before = at
             for form in map(_bytes, self._forms):
                 found = raw.find(form, max(0, at - len(form) + 1), at + len(form) - 1)
                 at = found + len(form) if found >= 0 else at
+            at = _past_userinfo(raw, at)
         return at
 
 
 def _bytes(form: str) -> bytes:
     return form.encode(errors="surrogatepass")
+
+
+def _past_userinfo(text: str | bytes, at: int) -> int:
+    """`at`; or the end of what stands before the host of a URL, where it lies within."""
+    first, last = max(0, at - USERINFO_MAX), at + USERINFO_MAX
+    if isinstance(text, str):
+        ends = (found.span() for found in _UNTIL_HOST.finditer(text, first, last))
+    else:
+        ends = (found.span() for found in _UNTIL_HOST_RAW.finditer(text, first, last))
+    return next((end for start, end in ends if start < at < end), at)
 
 
 def _places(text: str, form: str) -> Iterator[int]:
@@ -232,6 +256,23 @@ def safe_url(url: str) -> str:
         return f"{scheme}{MASK}"  # Either a password holds '?', or a parameter holds '@': no telling where it ends.
     shown = f"{scheme}{MASK}{url[at:]}" if at >= 0 else url
     return SECRET_PARAMETER.sub(rf"\1{MASK}", shown)
+
+
+def store_name(url: str) -> str:
+    """Which store a URL means, without credentials or options: two that name one server alike have one name."""
+    shown = safe_url(url)
+    if not re.match(r"(redis|rediss|unix)://", shown):
+        return MASK  # nobody can tell what of it is an address
+    try:
+        parts = urlsplit(shown)
+        host, port = parts.hostname or "localhost", parts.port or 6379
+    except ValueError:
+        return MASK
+    path = parts.path.strip("/")
+    db = (parse_qs(parts.query).get("db") or [path if parts.scheme != "unix" else ""])[0] or "0"
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}?db={db}"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}/{db}"
 
 
 # --- what leaves a process ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from treadle.shared.first_process import run_below_first_process
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import token
 from treadle.shared.processes import follow_owner
-from treadle.shared.redaction import install, known
+from treadle.shared.redaction import install, known, store_name
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
@@ -118,7 +118,7 @@ def run(
         patience_s = settings.grace_s + settings.lease_ttl_s + END_S
         process = Process(worker, grace_s=settings.grace_s, patience_s=patience_s)
         process.listen()
-        with recorded(agent, patience_s=patience_s):
+        with recorded(agent, patience_s=patience_s, store=store_name(settings.url)):
             process.work()
     except Replaced as replaced:
         _fail(str(replaced), Exit.REPLACED)

@@ -17,6 +17,7 @@ import typer
 from treadle.shared.errors import Misuse
 from treadle.shared.names import shown, token
 from treadle.shared.processes import Life, life_of, send
+from treadle.shared.redaction import safe_url, store_name
 
 from . import roster
 from .exits import Exit
@@ -50,11 +51,13 @@ class Choice:
     name: str | None = None
     """As a token."""
     pid: int | None = None
+    store: str | None = None
+    """By `store_name`."""
     every: bool = False
 
     def of(self, running: Sequence[Record]) -> list[Record]:
         """Those that are meant. Misuse where it may be one or another; NoneRunsError where there is none to be meant."""
-        chosen = [one for one in running if self.name in (None, one.name) and self.pid in (None, one.pid)]
+        chosen = [one for one in running if self._means(one)]
         if not chosen and not self.every:
             others = (
                 f"; running: {_listed(running)}"
@@ -66,14 +69,20 @@ class Choice:
             raise NoneRunsError(f"no Worker{self._said} runs{others}")
         if len(chosen) > 1 and not self.every:
             raise Misuse(
-                f"{len(chosen)} Workers{self._said} run: {_listed(chosen)}; say which one by --pid or --name, or all by --all"
+                f"{len(chosen)} Workers{self._said} run: {_listed(chosen)}; say which by --pid, --name or --url, "
+                "or all by --all"
             )
         return chosen
+
+    def _means(self, one: Record) -> bool:
+        wanted = ((self.name, one.name), (self.pid, one.pid), (self.store, one.store))
+        return all(mine in (None, theirs) for mine, theirs in wanted)
 
     @property
     def _said(self) -> str:
         named = f" named {shown(self.name)}" if self.name is not None else ""
-        return named + (f" with pid {self.pid}" if self.pid is not None else "")
+        named += f" with pid {self.pid}" if self.pid is not None else ""
+        return named + (f" of {self.store}" if self.store is not None else "")
 
 
 def _listed(records: Sequence[Record]) -> str:
@@ -111,6 +120,9 @@ def wait(states: dict[Record, State], *, timeout_s: float | None) -> dict[Record
 def drain(
     name: Annotated[str | None, typer.Option(help="The Worker of that Agent name.")] = None,
     pid: Annotated[int | None, typer.Option(help="The Worker with that process id.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Only Workers of this store. Those of any store by default.", metavar="URL")
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Every Worker of this user on this machine that matches.")
     ] = False,
@@ -120,18 +132,19 @@ def drain(
         typer.Option(help="How many seconds --wait waits at most. As long as the Workers may take, by default."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help='One object: "workers", each with "name", "pid" and "state".')
+        bool, typer.Option("--json", help='One object: "workers", each with "name", "pid", "store" and "state".')
     ] = False,
 ) -> None:
     """Asks Workers of this machine to take nothing more, to give their work back and to end.
 
-    Without --name, --pid or --all there must be just one. Exit status: 0 asked, and with --wait ended (with --all also where
+    Without --all there must be just one that matches. Exit status: 0 asked, and with --wait ended (with --all also where
     none runs), 1 one has not ended in time or cannot be read, 2 several match, 3 none does.
     """
     try:
         if timeout is not None and not (waits and 0 < timeout <= 86_400):
             raise Misuse(f"--timeout: {timeout:g}, must be above 0 and at most 86,400 seconds, and comes with --wait")
-        choice = Choice(None if name is None else token(name, field="--name"), pid, every)
+        wanted = None if name is None else token(name, field="--name")
+        choice = Choice(wanted, pid, None if url is None else _store(url), every)
         states = ask(choice.of(roster.living()))
     except NoneRunsError as none:
         _end(str(none), Exit.NONE_RUNS)
@@ -140,13 +153,16 @@ def drain(
     if waits:
         states = wait(states, timeout_s=timeout)
     if as_json:
-        found = [{"name": shown(one.name), "pid": one.pid, "state": state} for one, state in states.items()]
+        found = [
+            {"name": shown(one.name), "pid": one.pid, "store": one.store, "state": state}
+            for one, state in states.items()
+        ]
         print(json.dumps({"workers": found}))
     else:
         for record, state in states.items():
             print(f"{record.shown}: {_SAID[state]}")
         if not states:
-            print("no Worker of this user runs on this machine")
+            print("no Worker of this user runs on this machine" + ("" if url is None else f" for {_store(url)}"))
     if any(state in (State.RUNNING, State.UNREADABLE) for state in states.values()):
         raise SystemExit(Exit.UNFORESEEN)
 
@@ -157,6 +173,13 @@ _SAID = {
     State.RUNNING: "has not ended in time; a second SIGTERM ends it at once, then its leases lapse",
     State.UNREADABLE: "cannot be read, so nothing was sent; send it a SIGTERM yourself",
 }
+
+
+def _store(url: str) -> str:
+    name = store_name(url)
+    if "://" not in name:
+        raise Misuse(f"--url: {safe_url(url)[:80]!r} is no store address; use redis://, rediss:// or unix://")
+    return name
 
 
 def _end(text: str, status: Exit) -> NoReturn:

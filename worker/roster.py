@@ -44,6 +44,8 @@ class Record:
     """Where its pid counts: one boot, one namespace of processes."""
     patience_s: float
     """How long it takes to end at the most, once it was asked."""
+    store: str = ""
+    """Which store it works for, by `store_name`; '' where its record does not say it."""
 
     @property
     def process(self) -> Identity:
@@ -51,7 +53,8 @@ class Record:
 
     @property
     def shown(self) -> str:
-        return f"{shown(self.name)} (pid {self.pid})"
+        store = "".join(char if char.isprintable() else " " for char in self.store)
+        return f"{shown(self.name)} (pid {self.pid}, {store or 'store unknown'})"
 
     @classmethod
     def read(cls, raw: bytes) -> Record | None:
@@ -59,7 +62,8 @@ class Record:
         try:
             found: Any = json.loads(raw)
             patience_s = float(found["patience_s"])
-            record = cls(str(found["name"]), int(found["pid"]), str(found["started"]), str(found["space"]), patience_s)
+            ids = str(found["name"]), int(found["pid"]), str(found["started"]), str(found["space"])
+            record = cls(*ids, patience_s, str(found.get("store", "")))
             is_one = record.process and record.started != UNKNOWN and 0 <= patience_s <= PATIENCE_MAX_S
             return record if is_one else None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError, Misuse):
@@ -103,9 +107,9 @@ def living() -> list[Record]:
 
 
 @contextmanager
-def recorded(name: str, *, patience_s: float) -> Generator[None]:
+def recorded(name: str, *, patience_s: float, store: str) -> Generator[None]:
     """Keeps this process's record for as long as it lasts. That it cannot be written is said, and is no reason to end."""
-    path = _write(name, patience_s)
+    path = _write(name, patience_s, store)
     try:
         yield
     finally:
@@ -116,12 +120,12 @@ def recorded(name: str, *, patience_s: float) -> Generator[None]:
                 path.parent.rmdir()
 
 
-def _write(name: str, patience_s: float) -> Path | None:
+def _write(name: str, patience_s: float, store: str) -> Path | None:
     who = identity(os.getpid())
     if who is None or who.started == UNKNOWN:
         _log.warning("this process cannot be told from a later one of its pid: `treadle-worker drain` will not find it")
         return None
-    record = Record(name, who.pid, who.started, here(), patience_s)
+    record = Record(name, who.pid, who.started, here(), patience_s, store)
     causes: list[str] = []
     for folder in folders():
         for _ in range(ATTEMPTS):

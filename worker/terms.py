@@ -8,13 +8,15 @@ from typing import Literal
 
 from treadle.shared.errors import Misuse
 from treadle.shared.model import AgentId, Capability
-from treadle.shared.resources import Resources
+from treadle.shared.names import shown
+from treadle.shared.resources import Resources, packed
 from treadle.shared.versions import versioned
 
 from .handlers import Handler
 from .slots.workshop import Workshop
 
 PATTERN_CHARS_MAX = 1_000
+CAPABILITIES_SHOWN_MAX = 16
 
 
 def check_pattern(groups: str) -> None:
@@ -59,3 +61,13 @@ class Terms:
         return tuple(
             name for one in self.handlers.values() for name in (one.capability, versioned(one.capability, one.version))
         )
+
+    def introduction(self, store: str) -> str:
+        """What it says of itself first: who it is, what it has, what it can do and where that runs, for whom, and where."""
+        each = [f"{one.capability} {one.version} ({one.runtime})" for one in self.handlers.values()]
+        more = f" and {len(each) - CAPABILITIES_SHOWN_MAX} more" if len(each) > CAPABILITIES_SHOWN_MAX else ""
+        has = f"{self.slots} slot{'' if self.slots == 1 else 's'}" + (
+            f", {packed(self.resources)}" if self.resources else ""
+        )
+        can = ", ".join(each[:CAPABILITIES_SHOWN_MAX]) or "nothing"
+        return f"agent {shown(self.name)}: {has}; does {can}{more}; for Missions {self.groups[:80]!r}; store {store}"

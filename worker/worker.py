@@ -13,6 +13,7 @@ import anyio
 from treadle.shared.errors import Misuse, Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.names import shown
+from treadle.shared.redaction import safe_url
 from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
@@ -129,6 +130,8 @@ class Worker:
         """
         store: Store | None = None
         pool = self._terms.workshop.pool
+        where = safe_url(self._endpoint) if isinstance(self._endpoint, str) else self._endpoint.shown
+        _log.info("%s", self._terms.introduction(f"{where}, prefix {self._prefix!r}"))
         try:
             if self._has_processes:
                 await pool.open()

@@ -20,7 +20,7 @@ from rich.text import Text
 from treadle.shared.facts import Progress, RunFacts
 from treadle.shared.lifecycle import TERMINAL_MISSIONS
 
-from ..core.figures import Frame, left, line, pace, run_fields, run_line
+from ..core.figures import Frame, left, line, pace, quiet, run_fields, run_line
 from ..core.readable import cut, listed, span, times
 from .following import Display
 from .output import STYLES, cell, console
@@ -32,9 +32,12 @@ AWAY_LINE_EACH_S = 5.0
 RUN_LINE_EACH_S = 10.0
 """Of a run that says nothing but other numbers; a phase or a milestone that is new is a line at once."""
 RUNS_SHOWN_MAX = 16
+QUIET_MS = 1_000
+"""A run that says nothing is shown once it has lasted so long: of short work there is much."""
 TINY, NARROW, WIDE = 40, 72, 100
 """Columns below which only name, bar and count are shown; below which also the state; and from which everything is."""
 NAME_CHARS_MIN, NAME_CHARS_MAX = 6, 40
+NO_WORKER = "no live Worker: `treadle-worker run --handlers MODULE` starts one"
 LINES_AROUND = 4
 """Of a terminal's height, for titles and the lines below the bars."""
 
@@ -47,12 +50,23 @@ def display(*, as_json: bool) -> Generator[Display]:
         return
     target = console()
     if not target.is_terminal or target.is_dumb_terminal:
-        yield Lines(lambda text: print(text, flush=True), time.monotonic)
+        yield _lines()
         return
     with Live(
         console=target, auto_refresh=False, transient=False, redirect_stdout=False, redirect_stderr=False
     ) as live:
         yield Bars(live)
+
+
+def snapshot(frame: Frame, *, as_json: bool) -> None:
+    """One look, as lines: each Mission, and each of its runs."""
+    shown = JsonLines(lambda value: print(json.dumps(value))) if as_json else _lines(quiet_ms=0, runs_most=sys.maxsize)
+    shown.show(frame)
+    sys.stdout.flush()
+
+
+def _lines(*, quiet_ms: int = QUIET_MS, runs_most: int = RUNS_SHOWN_MAX) -> Lines:
+    return Lines(lambda text: print(text, flush=True), time.monotonic, quiet_ms=quiet_ms, runs_most=runs_most)
 
 
 @contextmanager
@@ -91,8 +105,9 @@ class Bars:
         if self._frame is not None:
             rows = max(1, height - LINES_AROUND)
             parts.append(_bars(self._frame, width, rows))
-            if runs := self._frame.runs[: min(RUNS_SHOWN_MAX, max(0, rows - len(self._frame.missions)))]:
-                parts.append(_run_bars(runs, width))
+            room = min(RUNS_SHOWN_MAX, max(0, rows - len(self._frame.missions)))
+            if runs := _worth_a_bar(self._frame)[:room]:
+                parts.append(_run_bars(runs, self._frame.at_ms, width))
             parts.append(_summary(self._frame, width))
         if trouble:
             parts.append(Text(cut(trouble, max(20, width - 1)), style="bold red"))
@@ -119,8 +134,14 @@ def _bars(frame: Frame, width: int, rows: int) -> Table:
     return drawn
 
 
-def _run_bars(runs: Sequence[RunFacts], width: int) -> Table:
-    """A bar for each run that said how far it is."""
+def _worth_a_bar(frame: Frame) -> list[RunFacts]:
+    """Those that said how far they are, then those that have lasted, the longest first."""
+    silent = [one for one in frame.runs if one.progress is None and frame.at_ms - one.started_ms >= QUIET_MS]
+    return [one for one in frame.runs if one.progress] + sorted(silent, key=lambda one: one.started_ms)
+
+
+def _run_bars(runs: Sequence[RunFacts], now_ms: int, width: int) -> Table:
+    """A bar for each run that said how far it is; since when it runs for each other."""
     drawn = Table.grid(padding=(0, 1, 0, 1), expand=True)
     names = min(NAME_CHARS_MAX, max(NAME_CHARS_MIN, width // 4))
     drawn.add_column(max_width=names, no_wrap=True, overflow="ellipsis")
@@ -129,10 +150,13 @@ def _run_bars(runs: Sequence[RunFacts], width: int) -> Table:
     if width >= NARROW:
         drawn.add_column(max_width=width // 3, no_wrap=True, overflow="ellipsis")
     for one in runs:
+        row: list[Text | ProgressBar] = [cell(f"{one.mission}/{one.item}")]
         if (said := one.progress) is not None:
             bar = ProgressBar(total=1.0, completed=said.fraction, complete_style="cyan", pulse=False)
-            row: list[Text | ProgressBar] = [cell(f"{one.mission}/{one.item}"), bar, Text(f"{said.fraction:.0%}")]
-            drawn.add_row(*row, *([cell(said.phase or said.note)] if width >= NARROW else []))
+            row += [bar, Text(f"{said.fraction:.0%}"), cell(said.phase or said.note)]
+        else:
+            row += [Text(quiet(one, now_ms), style="dim", no_wrap=True, overflow="ellipsis"), Text(""), Text("")]
+        drawn.add_row(*row[: 4 if width >= NARROW else 3])
     return drawn
 
 
@@ -168,18 +192,30 @@ def _summary(frame: Frame, width: int) -> Text:
     text = f"{times(frame.workers, 'Worker')}, {times(len(live), 'Mission')} active"
     if rate:
         text += f", {pace(rate)}"
-    if not frame.workers and live:
-        text += "; no live Worker: `treadle-worker run --handlers MODULE` starts one"
+    if frame.is_deserted:
+        text += f"; {NO_WORKER}"
     if frame.gone:
         text += f"; not in the store: {listed(frame.gone)}"
     return Text(cut(text, max(20, width - 1)), style="dim")
 
 
 class Lines:
-    """A line for each Mission that changed, at most one a second each; its end at once."""
+    """A line for each Mission that changed, at most one a second each; its end at once. A line for what a run says.
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+    A run that says nothing gets one once it has lasted `quiet_ms`, with each look `runs_most` at the most.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        clock: Callable[[], float],
+        *,
+        quiet_ms: int = QUIET_MS,
+        runs_most: int = RUNS_SHOWN_MAX,
+    ) -> None:
         self._write, self._clock = write, clock
+        self._quiet_ms, self._runs_most = quiet_ms, runs_most
+        self._is_deserted = False
         self._said: dict[str, tuple[float, Progress]] = {}
         self._away_s: float | None = None
         self._gone: set[str] = set()
@@ -195,14 +231,28 @@ class Lines:
             if one != before and due:
                 self._said[one.mission] = (now_s, one)
                 self._write(line(one, rate))
+        self._show_silent([one for one in frame.runs if one.progress is None], now_s, frame.at_ms)
         for run in frame.runs:
-            self._show_run(run, now_s)
+            self._show_run(run, now_s, frame.at_ms)
         for name in frame.gone:
             if name not in self._gone:
                 self._gone.add(name)
                 self._write(f"{cut(name, 200)}  is not in the store")
+        deserted, self._is_deserted = self._is_deserted, frame.is_deserted
+        if self._is_deserted and not deserted:
+            self._write(NO_WORKER)
 
-    def _show_run(self, one: RunFacts, now_s: float) -> None:
+    def _show_silent(self, runs: Sequence[RunFacts], now_s: float, now_ms: int) -> None:
+        new = [one for one in runs if now_ms - one.started_ms >= self._quiet_ms and not self._is_known(one)]
+        for one in new[: self._runs_most]:
+            self._runs[one.mission, one.item] = (now_s, one)
+            self._write(run_line(one, now_ms))
+
+    def _is_known(self, one: RunFacts) -> bool:
+        _, before = self._runs.get((one.mission, one.item), (0.0, None))
+        return before is not None and before.attempt == one.attempt
+
+    def _show_run(self, one: RunFacts, now_s: float, now_ms: int) -> None:
         at_s, before = self._runs.get((one.mission, one.item), (-math.inf, None))
         if one.progress is None or one == before:
             return
@@ -210,7 +260,7 @@ class Lines:
         is_new = was is None or (was.phase, was.milestones) != (one.progress.phase, one.progress.milestones)
         if is_new or now_s - at_s >= RUN_LINE_EACH_S:
             self._runs[one.mission, one.item] = (now_s, one)
-            self._write(run_line(one))
+            self._write(run_line(one, now_ms))
 
     def away(self, why: str, since_s: float) -> None:
         now_s = self._clock()

@@ -72,10 +72,18 @@ async def follow(
                 assert frame is not None
                 # An account's standing Mission never ends: one that nobody named is no reason to stay.
                 if frame.is_over(idle_too=named is None) and not stay:
-                    return End(frame)
+                    if watch.has_searched:
+                        return End(frame)
+                    watch.search()
+                    continue
             few = watch.frame is None or len(watch.frame.missions) <= MANY
             await anyio.sleep(LOOK_EACH_S if few else MANY_EACH_S)
     return End(watch.frame, timed_out=True)
+
+
+async def glance(store: Store, named: Sequence[GroupId] | None) -> Frame:
+    """One look at the named Missions (None: all that are active); Unavailable where the store does not answer."""
+    return await _Watch(store, named).read(anyio.current_time())
 
 
 class _Watch:
@@ -87,11 +95,20 @@ class _Watch:
         self._pace = Pace()
         self._workers: list[WorkerFacts] = []
         self._workers_at_s = -math.inf
-        self._searched_at_s = -math.inf
+        self._searched_at_s = self._looked_at_s = -math.inf
         self._runs: list[RunFacts] = []
         self._runs_at_s = -math.inf
         self._away_since_s: float | None = None
         self._other_server = False
+
+    @property
+    def has_searched(self) -> bool:
+        """Whether the last look would have found a Mission that is new."""
+        return self._named is not None or self._searched_at_s == self._looked_at_s
+
+    def search(self) -> None:
+        """Has the next look search for new Missions."""
+        self._searched_at_s = -math.inf
 
     async def look(self, display: Display) -> bool:
         """One look, shown; False where the store does not answer now."""
@@ -100,7 +117,7 @@ class _Watch:
             if self._other_server:
                 await self._store.adopt()
                 self._other_server = False
-            self.frame = await self._read(now_s)
+            self.frame = await self.read(now_s)
         except (Unavailable, StoreChanged) as problem:
             self._other_server = self._other_server or isinstance(problem, StoreChanged)
             if self._away_since_s is None:
@@ -113,8 +130,9 @@ class _Watch:
         display.show(self.frame)
         return True
 
-    async def _read(self, now_s: float) -> Frame:
+    async def read(self, now_s: float) -> Frame:
         found: dict[GroupId, Progress] = {}
+        self._looked_at_s = now_s
         if self._named is None and now_s - self._searched_at_s >= SEARCH_EACH_S:
             found = {one.group: one for one in await pictures.progress(self._store, most=WATCHED_MAX)}
             self._searched_at_s = now_s
@@ -137,9 +155,9 @@ class _Watch:
         return Frame(now_ms, missions, rates, len(self._workers), tuple(self._gone), runs)
 
     async def _read_runs(self, now_s: float, groups: Sequence[GroupId]) -> tuple[RunFacts, ...]:
-        """What runs and said how far it is, as of a second ago at most."""
+        """What runs, as of a second ago at most."""
         if now_s - self._runs_at_s >= RUNS_EACH_S:
-            self._runs = [one for one in await underway(self._store, groups, self._workers) if one.progress]
+            self._runs = await underway(self._store, groups, self._workers)
             self._runs_at_s = now_s
         return tuple(one for one in self._runs if one.group in groups)
 

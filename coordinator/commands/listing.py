@@ -43,8 +43,9 @@ def missions(
 
     --json: {"now_ms", "left_out", "missions": [{"mission", "state", "account", "owner", "objective", "weight", "total",
     "verified", "failed", "cancelled", "running", "created_ms", "ended_ms", "deadline_ms", "last_seq", "open",
-    "halted", "runs": [{"item", "attempt", "done", "total", "phase", "note", "milestones"}]}]}; runs: what runs now and said how
-    far it is; one whose time is over after its end is not listed any more; halted: why its Group was halted, else null
+    "halted", "runs": [{"item", "attempt", "worker", "started_ms", "done", "total", "phase", "note", "milestones"}]}]};
+    runs: what runs now and said how far it is; one whose time is over after its end is not listed any more; halted: why its
+    Group was halted, else null
     """
 
     async def read(store: Store) -> tuple[int, list[MissionView], list[Progress], list[RunFacts]]:

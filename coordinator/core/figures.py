@@ -44,7 +44,12 @@ class Frame:
     gone: tuple[str, ...] = ()
     """Missions that were watched and are not in the store any more."""
     runs: tuple[RunFacts, ...] = ()
-    """What runs of them and said how far it is."""
+    """What runs of them."""
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether nobody is there to do what there is to do."""
+        return not self.workers and any(one.state not in TERMINAL_MISSIONS for one in self.missions)
 
     def is_over(self, *, idle_too: bool) -> bool:
         """Whether all have ended; with `idle_too` one that is open and has nothing to do counts as ended."""
@@ -65,17 +70,24 @@ def line(one: Progress, rate: float | None) -> str:
     return f"{safe(one.mission)}  {one.state}  {', '.join(parts)}"
 
 
-def run_line(one: RunFacts) -> str:
-    """How far a run says it is, in one line."""
-    return f"{safe(one.mission)}/{safe(one.item)}  {safe(one.progress.words()) if one.progress else ''}"
+def run_line(one: RunFacts, now_ms: int) -> str:
+    """A run in one line: how far it says it is; of one that says nothing, since when it runs, and where."""
+    return f"{safe(one.mission)}/{safe(one.item)}  {safe(one.progress.words()) if one.progress else quiet(one, now_ms)}"
+
+
+def quiet(one: RunFacts, now_ms: int) -> str:
+    """What is known of a run that says nothing."""
+    again = f", attempt {one.attempt}" if one.attempt > 1 else ""
+    return f"runs since {span(max(0, now_ms - one.started_ms))} on {safe(one.worker)}{again}"
 
 
 def run_fields(one: RunFacts) -> dict[str, object]:
-    """What a run said, as programs read it."""
-    said = one.progress
+    """A run as programs read it; what it said is null where it said nothing."""
     about: dict[str, object] = {"item": one.item, "attempt": one.attempt}
+    about |= {"worker": one.worker, "started_ms": one.started_ms}
+    said = one.progress
     if said is None:
-        return about
+        return {**about, "done": None, "total": None, "phase": None, "note": None, "milestones": []}
     told: dict[str, object] = {"done": said.done, "total": said.total, "phase": said.phase, "note": said.note}
     return {**about, **told, "milestones": list(said.milestones)}
 

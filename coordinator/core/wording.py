@@ -38,6 +38,12 @@ _SAYINGS = {
     "finite_number": "must be finite",
     "model_type": "must be a WorkSpec, or a dict of its fields",
 }
+_WRITE = {
+    "id": 'give it a name of its own, as id="a"',
+    "capability": 'give the name of its handler, as capability="thumbnails"',
+}
+"""Of an item: what to write where a field is left out."""
+_JOB = 'or, for a job, enqueue("thumbnails", inputs), which makes one'
 _SAYS_ALL = frozenset({"missing", "counted"})
 """Kinds of errors whose message needs no value before it."""
 
@@ -89,6 +95,9 @@ def _say(spec: type[BaseModel], fields: Mapping[str, Any], error: ErrorDetails, 
     if error["type"] == "nested":  # a spec inside this one has named its own field already
         return f"{where}{name}.{error['msg']}"
     saying = _SAYINGS.get(error["type"]) or error["msg"].replace("Input should be", "must be")
+    if error["type"] == "missing" and spec is of_work and name in _WRITE:
+        is_alone = len(error["loc"]) == 1
+        return f"{label}{saying}; {_WRITE[name]}" + (f", {_JOB}" if is_alone and name == "id" else "")
     if error["type"] in _SAYS_ALL:
         return label + saying
     if error["type"] == "string_too_long" and "ctx" in error:

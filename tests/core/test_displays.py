@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from rich.live import Live
-from treadle.coordinator.commands.displays import NARROW, Bars, JsonLines, Lines
+from treadle.coordinator.commands.displays import NARROW, RUNS_SHOWN_MAX, Bars, JsonLines, Lines, snapshot
 from treadle.coordinator.core.figures import Frame, Pace, is_well, left, line, pace, presence
 from treadle.shared.facts import Progress, RunFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, GroupId, MissionState
@@ -99,13 +99,63 @@ def test_a_line_says_how_far_a_run_is_at_once_where_its_phase_is_new_and_else_ea
     ]
 
 
+QUIET = RunFacts("m", GroupId("m"), "q", "w-1", 2, NOW - 3_000, None)
+
+
+def test_a_run_that_says_nothing_is_a_line_once_it_has_lasted_a_second() -> None:
+    said: list[str] = []
+    shown = Lines(said.append, lambda: 0.0)
+    new = replace(QUIET, item="new", started_ms=NOW - 999)
+    for runs in ((QUIET, new), (QUIET,), (replace(QUIET, attempt=3),), (replace(QUIET, attempt=3, progress=SAID),)):
+        shown.show(replace(frame(), runs=runs))
+    assert said == [
+        "m/q  runs since 3.0 s on w-1, attempt 2",
+        "m/q  runs since 3.0 s on w-1, attempt 3",
+        "m/q  fetch, 3 of 10 (30%): file\\x0a7",
+    ]
+
+
+def test_of_many_runs_that_say_nothing_a_look_adds_a_few_and_a_snapshot_has_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said: list[str] = []
+    shown = Lines(said.append, lambda: 0.0)
+    many = replace(frame(), runs=tuple(replace(QUIET, item=f"i{number:03}") for number in range(40)))
+    for looks in (1, 2, 3, 4):
+        shown.show(many)
+        assert len(said) == min(40, looks * RUNS_SHOWN_MAX)
+    snapshot(replace(many, runs=(*many.runs, replace(QUIET, started_ms=NOW))), as_json=False)
+    assert len(capsys.readouterr().out.splitlines()) == 41
+
+
+def test_that_nobody_is_there_to_work_is_said_once_until_somebody_comes() -> None:
+    said: list[str] = []
+    shown = Lines(said.append, lambda: 0.0)
+    for workers in (0, 0, 1, 0):
+        shown.show(replace(frame(ONE), workers=workers))
+    assert [text.partition(":")[0] for text in said[1:]] == ["no live Worker", "no live Worker"]
+
+
+@pytest.mark.parametrize("width", [30, 60, 120])
+def test_a_terminal_says_since_when_a_run_lasts_that_says_nothing(width: int) -> None:
+    target = Console(file=io.StringIO(), width=width, height=20, force_terminal=True, color_system=None)
+    with Live(console=target, auto_refresh=False) as live:
+        Bars(live).show(replace(frame(ONE), runs=(QUIET, RUN)))
+    lines = target.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert next(at for at, line in enumerate(lines) if "30%" in line) < next(
+        at for at, line in enumerate(lines) if "runs si" in line
+    )
+    assert all(len(line) <= width for line in lines if "\x1b" not in line)
+
+
 def test_a_json_line_says_each_change_of_what_a_run_said() -> None:
     said: list[dict[str, Any]] = []
     shown = JsonLines(said.append)
     for _ in range(2):
         shown.show(replace(frame(), runs=(RUN,)))
     shown.show(replace(frame(), runs=(replace(RUN, progress=replace(SAID, done=5)),)))
-    about = {"kind": "run", "at_ms": NOW, "mission": "m\x1b", "item": "a", "attempt": 2}
+    about = {"kind": "run", "at_ms": NOW, "mission": "m\x1b", "item": "a", "attempt": 2, "worker": "w-1"}
+    about["started_ms"] = NOW
     told = {"total": 10, "phase": "fetch", "note": "file\n7", "milestones": ["half"]}
     assert said == [{**about, **told, "done": done} for done in (3, 5)]
 

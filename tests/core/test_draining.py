@@ -21,8 +21,9 @@ from treadle.worker.draining import Choice, NoneRunsError, State, ask, wait
 from treadle.worker.exits import Exit
 from treadle.worker.roster import Record
 
-ONE = Record("one", 11, "b.1", "b.1", 30.0)
-TWO = Record("two", 12, "b.2", "b.1", 30.0)
+HERE, THERE = "redis://here:6379/0", "redis://there:6379/0"
+ONE = Record("one", 11, "b.1", "b.1", 30.0, HERE)
+TWO = Record("two", 12, "b.2", "b.1", 30.0, THERE)
 AGAIN = Record("one", 13, "b.3", "b.1", 30.0)
 
 
@@ -36,6 +37,8 @@ AGAIN = Record("one", 13, "b.3", "b.1", 30.0)
         (Choice(every=True), [ONE, TWO], [ONE, TWO]),
         (Choice(name="one", every=True), [ONE, TWO, AGAIN], [ONE, AGAIN]),
         (Choice(every=True), [], []),
+        (Choice(store=THERE), [ONE, TWO, AGAIN], [TWO]),
+        (Choice(every=True, store=HERE), [ONE, TWO, AGAIN], [ONE]),
     ],
 )
 def test_what_is_meant(choice: Choice, running: list[Record], meant: list[Record]) -> None:
@@ -46,9 +49,20 @@ def test_what_is_meant(choice: Choice, running: list[Record], meant: list[Record
     ("choice", "running", "error", "said"),
     [
         (Choice(), [], NoneRunsError, "no Worker runs; none of this user runs on this machine: send SIGTERM"),
-        (Choice(name="three"), [ONE], NoneRunsError, r"no Worker named three runs; running: one \(pid 11\)"),
+        (
+            Choice(name="three"),
+            [ONE],
+            NoneRunsError,
+            r"no Worker named three runs; running: one \(pid 11, redis://here:6379/0\)",
+        ),
+        (Choice(store=THERE), [ONE, AGAIN], NoneRunsError, r"no Worker of redis://there:6379/0 runs; running: one"),
         (Choice(pid=14), [ONE], NoneRunsError, "no Worker with pid 14 runs"),
-        (Choice(), [ONE, TWO], Misuse, r"2 Workers run: one \(pid 11\), two \(pid 12\); say which one by --pid"),
+        (
+            Choice(),
+            [ONE, AGAIN],
+            Misuse,
+            rf"2 Workers run: one \(pid 11, {HERE}\), one \(pid 13, store unknown\); say which",
+        ),
         (Choice(name="one"), [ONE, AGAIN], Misuse, "2 Workers named one run"),
         (Choice(), [ONE] * 30, Misuse, "30 Workers run: .* and 10 more; say"),
     ],
@@ -81,6 +95,15 @@ def test_what_is_no_record_is_passed_over(raw: bytes) -> None:
     assert Record.read(raw) is None
 
 
+def test_the_record_of_a_worker_that_said_no_store_is_one_and_of_no_store() -> None:
+    old = {"name": "a", "pid": 5, "started": "b.1", "space": "b.1", "patience_s": 1}
+    record = Record.read(json.dumps(old).encode())
+    assert record is not None
+    assert record.store == ""
+    assert Choice(every=True, store=HERE).of([record]) == []
+    assert Choice().of([record]) == [record]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the records of this test are."""
@@ -98,10 +121,10 @@ def child() -> Iterator[processes.Child]:
 
 def test_a_worker_is_there_while_it_lasts_and_nothing_is_left_of_its_record(folder: Path) -> None:
     assert roster.living() == []
-    with roster.recorded("w%201", patience_s=7.5):
+    with roster.recorded("w%201", patience_s=7.5, store=HERE):
         (record,) = roster.living()
         assert (record.name, record.pid, record.patience_s) == ("w%201", os.getpid(), 7.5)
-        assert record.shown == f"w 1 (pid {os.getpid()})"
+        assert record.shown == f"w 1 (pid {os.getpid()}, {HERE})"
         assert folder.stat().st_mode & 0o777 == 0o700
         assert [path.suffix for path in folder.iterdir()] == [".json"]
     assert not folder.exists()
@@ -158,7 +181,7 @@ def test_a_folder_that_is_not_this_users_alone_is_neither_read_nor_written(
         folder.touch()
     assert roster.living() == []
     before = sorted(folder.parent.rglob("*"))
-    with roster.recorded("mine", patience_s=1.0):
+    with roster.recorded("mine", patience_s=1.0, store=HERE):
         (record,) = roster.living()  # in the other place
         assert (record.name, record.pid) == ("mine", os.getpid())
     assert sorted(folder.parent.rglob("*")) == before
@@ -170,7 +193,7 @@ def test_a_worker_that_can_be_written_down_nowhere_says_so_and_works(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "none"))
     monkeypatch.setenv("TMPDIR", str(folder / "none"))
-    with roster.recorded("mine", patience_s=1.0):
+    with roster.recorded("mine", patience_s=1.0, store=HERE):
         assert roster.living() == []
     (said,) = caplog.messages
     assert "`treadle-worker drain` will not find this Worker" in said

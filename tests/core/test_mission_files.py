@@ -77,7 +77,7 @@ def test_given_fields_stand_in_place_of_the_files() -> None:
             'm.toml: line 14: work[1] (id "b"): colour: is not a field',
         ),
         (TOML.replace("after = [", "after = [\n 7, "), 'm.toml: line 14: work[1] (id "b"): after[0]: 7 must be a str'),
-        (TOML.replace('id = "b"\n', ""), "m.toml: line 10: work[1]: id: is required"),
+        (TOML.replace('id = "b"\n', ""), "m.toml: line 10: work[1]: id: is required; give it a name of"),
         (TOML.replace('"thumbnails of today"', '""'), "m.toml: line 1: objective: "),
         ("objective = 1\n", "m.toml: line 1: "),
         ("objective = \n", "m.toml: line 1: is no TOML: "),

@@ -24,6 +24,7 @@ from treadle.shared.redaction import (
     Redactor,
     Secrets,
     hiding,
+    store_name,
 )
 from treadle.worker.slots.failures import Failure, failure_of, printable, traceback_of
 
@@ -125,6 +126,45 @@ def test_br_95_the_credentials_of_any_url_are_hidden() -> None:
         redactor.hide("hun/ter2 hun%2Fter2 else-where redis://:hun%2Fter2@host/0")
         == f"{MASK} {MASK} {MASK} redis://{MASK}@host/0"
     )
+
+
+URL = "redis://ann:hunter2-of-the-store@host/0"
+
+
+def test_s17_the_credentials_of_a_url_that_nobody_told_us_of_are_hidden_where_a_text_is_cut_too() -> None:
+    text = "x" * 5 + URL + "y" * 50
+    for most in range(len(text)):
+        shown = Redactor().hide(text, most)
+        assert "ann" not in shown
+        assert "hunter" not in shown
+        assert "store" not in shown
+        assert len(shown) <= most + len(f"//{MASK}@")
+
+
+@pytest.mark.parametrize("written", [URL, f"x{URL} {URL}", f"{URL}{'y' * 2_000}@"])
+def test_s17_no_line_is_cut_within_the_credentials_of_a_url(written: str) -> None:
+    raw = written.encode()
+    for at in range(len(raw)):
+        cut = Redactor().cut(raw, at)
+        assert at <= cut <= at + len(URL)
+        shown = Redactor().hide(raw[:cut].decode()) + Redactor().hide(raw[cut:].decode())
+        assert shown == Redactor().hide(written)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("redis://:sesame@host", "redis://host:6379/0"),
+        ("redis://host:6379/?db=2&password=sesame", "redis://host:6379/2"),
+        ("rediss://ann:a/b?c#d@[::1]:7000/1", "rediss://[::1]:7000/1"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock?db=0"),
+        ("unix://ann:sesame@/run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+        ("redis://host:port", MASK),
+        ("sesame", MASK),
+    ],
+)
+def test_a_store_has_one_name_however_its_url_is_written_and_no_credentials_in_it(url: str, name: str) -> None:
+    assert store_name(url) == name
 
 
 @pytest.fixture

@@ -109,6 +109,25 @@ def test_s17_a_line_that_is_too_long_is_cut_beside_a_secret_and_not_within(
         os.close(end)
 
 
+@pytest.mark.parametrize("before", [LINE_MAX - 1, LINE_MAX - 12, LINE_MAX - 30, LINE_MAX - 43, 3 * LINE_MAX - 20])
+@pytest.mark.parametrize("step", [1 << 16, 997])
+def test_s17_credentials_in_a_url_that_nobody_told_us_of_are_hidden_across_the_cut(
+    capture: Capture, lines: pytest.LogCaptureFixture, before: int, step: int
+) -> None:
+    (out, printer), (err, complainer) = os.pipe(), os.pipe()
+    printed = capture.watch(out, err)
+    printed.begin("m/a")
+    said = b"x" * before + b"redis://ann:never-told-anybody-0815@host/0" + b"y" * 2 * LINE_MAX
+    for at in range(0, len(said), step):
+        os.write(printer, said[at : at + step])
+    printed.finish()
+    shown = "".join(record.getMessage().removeprefix("[m/a] | ") for record in lines.records if record.args)
+    assert shown == "x" * before + f"redis://{MASK}@host/0" + "y" * 2 * LINE_MAX
+    capture.forget(printed)
+    for end in (printer, complainer):
+        os.close(end)
+
+
 @pytest.mark.parametrize("before", [0, 10, LINE_MAX])
 def test_s17_a_line_that_goes_on_while_nothing_may_be_said_is_shown_whole_or_not_at_all(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, before: int

@@ -271,7 +271,13 @@ def test_missing_fields_are_named_at_run_time_and_by_type_checkers() -> None:
         WorkSpec(capability="index")  # type: ignore[call-arg]
 
     assert refusal(no_work) == "work: is required"
-    assert refusal(no_id) == "WorkSpec: id: is required"
+    assert refusal(no_id) == (
+        'WorkSpec: id: is required; give it a name of its own, as id="a", or, for a job, enqueue("thumbnails", inputs), '
+        "which makes one"
+    )
+    assert refusal(lambda: WorkSpec(id="a")) == (  # type: ignore[call-arg]
+        'WorkSpec (id "a"): capability: is required; give the name of its handler, as capability="thumbnails"'
+    )
 
 
 def test_wrong_types_are_named_at_run_time_and_by_type_checkers() -> None:

@@ -113,13 +113,40 @@ async def test_json_has_just_the_keys_that_help_names(run: Commands, fleet: Flee
     said = {field.name for field in fields(Said)}
     unsaid = {
         "why": said | {field.name for field in fields(Disclosure)},
-        "missions": {*(said - UNTOLD), "item", "attempt"},
+        "missions": {*(said - UNTOLD), "item", "attempt", "worker", "started_ms"},
     }
     for command, ran in answers.items():
         kept_out = unsaid.get(command, set[str]())
         assert keys_of(json.loads(ran.stdout)) | kept_out == documented(command), command
     lines = [json.loads(line) for line in run("watch", "m", "--json").stdout.splitlines()]
-    assert keys_of(lines) == documented("watch") - {"answers", "item", "attempt", *(said - UNTOLD - {"total"})}
+    of_runs = {"item", "attempt", "worker", "started_ms", *(said - UNTOLD - {"total"})}
+    assert keys_of(lines) == documented("watch") - {"answers", *of_runs}
+
+
+async def test_a_watch_into_a_pipe_says_what_runs_and_once_is_a_snapshot(
+    run: Commands, fleet: Fleet, desk: Desk
+) -> None:
+    await desk.submit("m", chain("a", steps=1_000, step_s=0.05), chain("b"))
+    looked = run("watch", "m", "--once").stdout.splitlines()
+    assert looked == [
+        "m  active  0/2 verified, 0 running, 2 waiting, 0 failed",
+        "no live Worker: `treadle-worker run --handlers MODULE` starts one",
+    ]
+    await fleet.ready(fleet.start("w-1", slots=1))
+    await until(lambda: fleet.lines("a", "step"), description="it runs")
+    looked = run("watch", "--once").stdout.splitlines()
+    assert [line.partition("  ")[0] for line in looked] == ["m", "m/a"]
+    assert re.fullmatch(r"m/a  runs since \S+ \S+ on w-1", looked[1])
+    (said,) = [
+        one for one in map(json.loads, run("watch", "m", "--once", "--json").stdout.splitlines()) if "item" in one
+    ]
+    assert (said["kind"], said["item"], said["attempt"], said["worker"], said["done"]) == ("run", "a", 1, "w-1", None)
+    followed = run("watch", "m", "--timeout", "3", status=1).stdout.splitlines()
+    assert len([line for line in followed if line.startswith("m/a  runs since ")]) == 1
+    run("watch", "none", "--once", status=1)
+    assert "--once: looks once" in run("watch", "m", "--once", "--stay", status=2).stderr
+    run("cancel", "m")
+    assert run("watch", "m", "--once", status=1).stdout.startswith("m  cancelled  ")
 
 
 async def test_submit_waits_and_says_how_it_ended(run: Commands, fleet: Fleet) -> None:
@@ -308,7 +335,7 @@ def test_up_says_where_its_server_ends_by_itself(place: Path) -> None:
 async def test_a_watch_survives_a_server_that_goes_away_in_the_middle(
     server: EmbeddedServer, fleet: Fleet, desk: Desk
 ) -> None:
-    await desk.submit("m", chain("a", steps=60, step_s=0.1))
+    await desk.submit("m", chain("a", steps=150, step_s=0.1))
     await fleet.ready(fleet.start())
     child, log = fleet.run([*CLI, "watch", "--json"])
 

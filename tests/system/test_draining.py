@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 from draining import begin_to_drain, drain
 from fleet import TESTS, Desk, Fleet, Member, chain, sleeper, until
+from treadle.coordinator import WorkSpec
 from treadle.shared.model import EventKind, ItemState
-from treadle.shared.processes import spawn
+from treadle.shared.processes import living, spawn, tree_of
+from treadle.shared.redaction import store_name
 from treadle.shared.store.embedded import EmbeddedServer
 
 pytestmark = pytest.mark.slow
@@ -55,11 +58,13 @@ async def test_it_is_said_which_one_where_there_are_several_and_that_there_is_no
     await fleet.ready()
     said = drain(fleet)
     assert said.status == 2
-    assert f"2 Workers run: one (pid {one.child.pid}), two (pid {two.child.pid}); say which one by --pid" in said.stderr
+    store = store_name(fleet.url)
+    which = f"one (pid {one.child.pid}, {store}), two (pid {two.child.pid}, {store})"
+    assert f"2 Workers run: {which}; say which by --pid" in said.stderr
     assert drain(fleet, "--name", "three").status == 3
     assert drain(fleet, "--timeout", "5").status == 2
     said = drain(fleet, "--name", "one", "--wait")
-    assert (said.status, said.stdout) == (0, f"one (pid {one.child.pid}): has ended\n"), said
+    assert (said.status, said.stdout) == (0, f"one (pid {one.child.pid}, {store}): has ended\n"), said
     assert one.exit_status(within_s=1) == 0, one.tail()
     assert two.child.poll() is None
     said = drain(fleet, "--pid", str(two.child.pid), "--wait")
@@ -75,16 +80,37 @@ async def test_a_drain_of_all_waits_for_each(fleet: Fleet) -> None:
     assert [member.exit_status(within_s=1) for member in members] == [0, 0, 0]
 
 
+async def test_a_drain_of_all_of_one_store_leaves_the_workers_of_another_alone(fleet: Fleet) -> None:
+    here = fleet.start("here")
+    others = f"{fleet.url.partition('?')[0]}?db=1"
+    there = fleet.start("there", TREADLE_URL=others)
+    await fleet.ready()
+    said = drain(fleet, "--all", "--wait", "--json", "--url", f"{others}&password=not-shown-anywhere")
+    assert (said.status, said.states()) == (0, {"there": "ended"})
+    assert json.loads(said.stdout)["workers"][0]["store"] == store_name(others)
+    assert "not-shown" not in said.stdout + said.stderr
+    assert there.exit_status(within_s=1) == 0
+    assert here.child.poll() is None
+    said = drain(fleet, "--all", "--url", others)
+    assert (said.status, said.stdout) == (0, f"no Worker of this user runs on this machine for {store_name(others)}\n")
+    said = drain(fleet, "--all", "--url", "somewhere")
+    assert said.status == 2
+    assert "--url: 'somewhere' is no store address; use redis://" in said.stderr
+
+
 async def test_a_drain_said_twice_and_a_sigterm_behind_it_cut_nothing_off(fleet: Fleet, desk: Desk) -> None:
     """As a preStop without --wait: the orchestrator's own SIGTERM comes behind it and is the first of its kind."""
     fleet.grace_s = 60.0
     worker = fleet.start("one")
     await fleet.ready()
-    mission = await desk.submit("m", sleeper("a", 8.0))
+    mission = await desk.submit("m", sleeper("a", 15.0))
     await running(fleet, "a")
     for _ in range(2):
         said = drain(fleet)
-        assert (said.status, said.stdout) == (0, f"one (pid {worker.child.pid}): asked to drain\n"), said
+        assert (said.status, said.stdout) == (
+            0,
+            f"one (pid {worker.child.pid}, {store_name(fleet.url)}): asked to drain\n",
+        ), said
     worker.signal(signal.SIGTERM)
     assert worker.exit_status(within_s=20) == 0, worker.tail()
     assert await mission.results() == {"a": 1}
@@ -98,7 +124,7 @@ async def test_a_wait_that_is_over_says_who_still_runs_and_a_second_sigterm_ends
     await running(fleet, "a")
     said = drain(fleet, "--wait", "--timeout", "0.3")
     assert said.status == 1
-    assert f"one (pid {worker.child.pid}): has not ended in time" in said.stdout
+    assert f"one (pid {worker.child.pid}, {store_name(fleet.url)}): has not ended in time" in said.stdout
     worker.signal(signal.SIGTERM)
     await until(lambda: worker.log_text().count("stopping:") == 2, description="it was heard", of=(worker,))
     assert worker.child.poll() is None
@@ -127,10 +153,17 @@ async def test_a_worker_that_waits_for_its_store_at_the_start_is_drained(fleet: 
         server.resume()
 
 
-class Terminal:
-    """A Worker at a terminal of its own."""
+AT_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
-    def __init__(self, fleet: Fleet) -> None:
+
+class Terminal:
+    """A Worker in the foreground of a terminal of its own, which sends it a SIGINT for each Ctrl-C."""
+
+    def __init__(self, fleet: Fleet, *options: str) -> None:
         self._mine, theirs = pty.openpty()
         evidence = fleet.folder / "evidence"
         evidence.mkdir(exist_ok=True)
@@ -141,8 +174,8 @@ class Terminal:
             "FLEET_EVIDENCE": str(evidence),
             "XDG_RUNTIME_DIR": str(fleet.folder),
         }
-        argv = [sys.executable, "-m", "treadle.worker.cli", "run", "--handlers", "fleet_handlers"]
-        argv += ["--app-dir", str(TESTS), "--name", "one", "--slots", "2"]
+        argv = [sys.executable, "-c", AT_TERMINAL, "-m", "treadle.worker.cli", "run", "--handlers", "fleet_handlers"]
+        argv += ["--app-dir", str(TESTS), "--name", "one", "--slots", "2", *options]
         child = spawn(argv, env={**os.environ, **own}, cwd=fleet.folder, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         os.set_blocking(self._mine, False)
@@ -158,6 +191,9 @@ class Terminal:
             pass
         return self._said.decode(errors="replace")
 
+    def press_ctrl_c(self) -> None:
+        os.write(self._mine, b"\x03")
+
     def close(self) -> None:
         os.close(self._mine)
 
@@ -169,15 +205,42 @@ async def test_the_first_ctrl_c_in_a_terminal_explains_and_the_second_ends_at_on
         await until(lambda: "is open" in terminal.said(), description="it is ready")
         await desk.submit("m", sleeper("a", 3_600.0))
         await running(fleet, "a")
-        terminal.member.signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         await until(lambda: "Ctrl-C again" in terminal.said(), description="it explains")
         said = re.sub(r"\s+", " ", terminal.said())
         assert "stopping; nothing more is taken. At work: m/a. Within 60 s each may end or reach a checkpoint" in said
         assert "goes on elsewhere, from its last checkpoint, when its lease is over." in said
         assert "stopping: " not in said, "not said twice"
+        assert said.index("^C") < said.index("stopping;"), "nothing before it, and nothing else of it"
         assert terminal.member.child.poll() is None
-        terminal.member.signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         assert terminal.member.exit_status(within_s=5) == 128 + signal.SIGINT
+        assert "Traceback" not in terminal.said()
+    finally:
+        terminal.close()
+
+
+async def test_ctrl_c_reaches_no_program_of_a_slot_and_the_second_ends_them_with_their_worker(
+    fleet: Fleet, desk: Desk
+) -> None:
+    fleet.grace_s = 60.0
+    terminal = Terminal(fleet, "--command", "nap=sleep 3600")
+    try:
+        await until(lambda: "is open" in terminal.said(), description="it is ready")
+        await desk.submit("m", WorkSpec(id="a", capability="nap"))
+        worker = terminal.member.child.identity
+        processes = tree_of(worker)
+        await until(lambda: "m/a: taken and started" in terminal.said(), description="it is started")
+        await until(lambda: len(tree_of(worker)) > len(processes) + 1, description="the program runs")
+        processes = tree_of(worker)
+        terminal.press_ctrl_c()
+        await until(lambda: "Ctrl-C again" in terminal.said(), description="it explains")
+        assert "At work: m/a." in terminal.said()
+        assert living(processes) == processes
+        terminal.press_ctrl_c()
+        assert terminal.member.exit_status(within_s=5) == 128 + signal.SIGINT
+        await until(lambda: not living(processes), description="nothing of it is left")
+        assert "Traceback" not in terminal.said()
     finally:
         terminal.close()
 
@@ -186,7 +249,7 @@ async def test_where_nothing_is_at_work_ctrl_c_says_so_and_no_terminal_gets_a_lo
     terminal = Terminal(fleet)
     try:
         await until(lambda: "is open" in terminal.said(), description="it is ready")
-        terminal.member.signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         assert terminal.member.exit_status(within_s=5) == 0
         assert "Nothing is at work." in terminal.said()
     finally:

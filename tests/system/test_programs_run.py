@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from fleet import until
+from treadle.shared.redaction import known
 from treadle.worker import Fail
 from treadle.worker.slots import program
 from treadle.worker.slots.program import Program
@@ -67,6 +68,14 @@ async def test_an_exit_status_and_the_last_words_are_the_failure(
         await ran(f"echo no such file: x >&2; exit {status}")
     assert caught.value.retryable is retryable
     assert "no such file: x" in capfd.readouterr().err, "its slot has it in the log"
+
+
+async def test_s17_no_half_of_a_secret_is_left_where_the_last_words_begin() -> None:
+    known.learn(["of-the-program-1a2b3c4d"])
+    for behind in (980, 990, 999):
+        with pytest.raises(Fail) as caught:
+            await ran(f"printf 'of-the-program-1a2b3c4d redis://ann:hunter2@h/%0{behind - 10}d' 0 >&2; exit 3")
+        assert not any(part in str(caught.value) for part in ("program", "1a2b", "3c4d", "hunter"))
 
 
 async def test_a_program_that_is_killed_fails_by_its_signal() -> None:

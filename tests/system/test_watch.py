@@ -186,7 +186,7 @@ async def test_requeue_asks_before_it_takes_everything(desk: Desk, screen: Calla
 async def test_a_watch_that_names_none_shows_what_comes_and_ends_when_none_is_left(
     fleet: Fleet, desk: Desk, screen: Callable[..., Screen]
 ) -> None:
-    await desk.submit("first", chain("a", steps=60, step_s=0.1))
+    await desk.submit("first", chain("a", steps=150, step_s=0.1))
     await fleet.ready(fleet.start())
     watch = screen("watch")
     watch.until(lambda seen: any(line.startswith("first") for line in seen.lines()))

@@ -112,7 +112,7 @@ class Printed:
         *whole_lines, rest = text.split(b"\n")
         lines = [piece for line in whole_lines for piece in _cut(line, LINE_MAX)]
         # What is cut is looked at as far as a secret may reach beyond the cut.
-        *pieces, rest = _cut(rest, LINE_MAX + (0 if is_end else known.longest))
+        *pieces, rest = _cut(rest, LINE_MAX + (0 if is_end else known.reach))
         lines += pieces
         if is_end and rest:
             lines.append(rest)
@@ -134,7 +134,7 @@ def _cut(line: bytes, most: int) -> list[bytes]:
 
 
 def _text(line: bytes) -> str:
-    return printable(line.decode("utf-8", "backslashreplace").rstrip("\r"), LINE_MAX + known.longest)
+    return printable(line.decode("utf-8", "backslashreplace").rstrip("\r"), LINE_MAX + known.reach)
 
 
 class Capture:

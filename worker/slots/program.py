@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from treadle.shared.redaction import known
 
 from ..context import Context, Fail
 from . import endings, files
@@ -162,7 +163,7 @@ class _Run:
         """Passes on what it says on standard error, which its slot has in the log, and keeps its last words."""
         assert process.stderr is not None
         while piece := await process.stderr.read(PIECE):
-            self._last_words = (self._last_words + piece)[-endings.LAST_WORDS_MAX :]
+            self._last_words = (self._last_words + piece)[-endings.LAST_WORDS_MAX - known.reach :]
             with suppress(OSError):
                 os.write(2, piece)
 
@@ -195,7 +196,8 @@ class _Run:
 
     async def _judge(self, process: Process) -> Any:
         assert process.returncode is not None
-        failure = endings.failure(process.returncode, self._last_words)
+        said = known.hide(self._last_words.decode(errors="replace"))  # before it is cut: a secret may begin earlier
+        failure = endings.failure(process.returncode, said.encode())
         if failure is None:
             return endings.result_of(bytes(self._output))
         if self._is_ready():
