@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .damage import Damage
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionId, MissionState, Urgency
 from .progress import Said
@@ -135,6 +136,8 @@ class ItemView:
     """When a not-before or the wait before another attempt ends; 0 where it waits for no time."""
     held: str = ""
     """Why it is parked ('POISON'), '' where it is not."""
+    damage: Damage | None = None
+    """What of it stands damaged in the store, where it is parked for that."""
     blocked: Block | None = None
     offer: Offer | None = None
     """Where it is offered to some Workers only, or for a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .answers import Block, Offer
+from .damage import Damage
 from .disclosure import Disclosure
 from .model import AgentId, Capability, GroupId, ItemId, ItemState, MissionState, Risk
 from .progress import Said
@@ -152,6 +153,8 @@ class ItemFacts:
     failures: int = 0
     held: str = ""
     """`POISON`, `CHECKPOINT`, `APPROVAL`, or '' where it is not parked."""
+    damage: Damage | None = None
+    """What of it stands damaged in the store, where it is parked for that."""
     needs_approval: bool = False
     """Whether a person has to approve its execution, and none has."""
     risk: Risk = Risk.NONE
@@ -204,6 +207,8 @@ class StuckFacts:
     """`failed` (for good), `waiting` (for another attempt) or `parked`."""
     held: str = ""
     """Why it is parked."""
+    damage: Damage | None = None
+    """What of it stands damaged in the store, where it is parked for that."""
     lost_runs: int = 0
     next_ms: int = 0
     """When it is tried again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -274,7 +274,8 @@ def parked(
     cancel MISSION/ITEM` ends one.
 
     --json: {"now_ms", "items": [{"mission", "item", "account", "capability", "held", "lost_runs", "since_ms",
-    "digest"}]}; digest: of its inputs
+    "digest", "damage"}]}; digest: of its inputs; damage: what of it its Worker could not read, null or {"what", "size",
+    "digest", "of"}
     """
 
     async def read(store: Store) -> tuple[int, list[StuckFacts]]:
@@ -283,7 +284,11 @@ def parked(
     now_ms, found = with_store(url, prefix, read)
     if as_json:
         names = ("mission", "item", "account", "capability", "held", "lost_runs", "since_ms", "digest")
-        document({"now_ms": now_ms, "items": [{name: getattr(one, name) for name in names} for one in found]})
+        items = [
+            {name: getattr(one, name) for name in names} | {"damage": one.damage and asdict(one.damage)}
+            for one in found
+        ]
+        document({"now_ms": now_ms, "items": items})
         return
     if not found:
         note("nothing is parked")
@@ -291,12 +296,13 @@ def parked(
     columns = [
         *(Column("ITEM"), Column("CAPABILITY"), Column("ACCOUNT"), Column("HELD")),
         *(Column("LOST RUNS", right=True), Column("SINCE", right=True), Column("INPUTS", is_extra=True)),
+        Column("DAMAGED", is_extra=True),
     ]
     rows = (
         *(
             (
                 *(f"{one.mission}/{one.item}", one.capability, one.account, one.held, one.lost_runs),
-                *(f"{span(now_ms - one.since_ms)} ago", one.digest[:12]),
+                *(f"{span(now_ms - one.since_ms)} ago", one.digest[:12], one.damage.words() if one.damage else ""),
             )
             for one in found
         ),

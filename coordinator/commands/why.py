@@ -35,10 +35,11 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
     that does not wait: RUNNING ACCEPTED BLOCKED SUBMITTED VERIFIED FAILED CANCELLED; of a Group: MISSION_ENDED HALTED.
 
     --json: {"mission", "item", "state", "capability", "version", "asked", "answered", "gates": [{"code", "text", "change",
-    "from_s", "to_s"}], "forecast", "progress"}; asked, answered: Workers; from_s, to_s: when a start is expected, coarse, in
-    seconds from now, null where nobody can say; forecast: what its Worker disclosed, null or {"start_from_ms", "start_to_ms",
-    "end_ms", "confidence", "capacity_state", "computed_ms"}; progress: what its latest run said, null or {"done", "total",
-    "phase", "milestones", "note", "said_ms", "unlogged"}
+    "from_s", "to_s"}], "forecast", "progress", "damage"}; asked, answered: Workers; from_s, to_s: when a start is expected,
+    coarse, in seconds from now, null where nobody can say; forecast: what its Worker disclosed, null or {"start_from_ms",
+    "start_to_ms", "end_ms", "confidence", "capacity_state", "computed_ms"}; progress: what its latest run said, null or
+    {"done", "total", "phase", "milestones", "note", "said_ms", "unlogged"}; damage: what of it its Worker could not read,
+    null or {"what", "size", "digest", "of"}
     """
 
     async def read(store: Store) -> Why:
@@ -52,7 +53,8 @@ def why(address: Address, url: Url = None, prefix: Prefix = None, as_json: AsJso
         asked = {"asked": found.asked, "answered": found.answered}
         gates = list(map(asdict, found.gates))
         forecast = None if facts.forecast is None else asdict(facts.forecast)
-        told = {"forecast": forecast, "progress": facts.progress and asdict(facts.progress)}
+        damage = facts.damage and asdict(facts.damage)
+        told = {"forecast": forecast, "progress": facts.progress and asdict(facts.progress), "damage": damage}
         document({**about, "capability": name, "version": version, **asked, "gates": gates, **told})
         return
     target = console()

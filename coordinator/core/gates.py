@@ -218,16 +218,17 @@ def _approval(facts: ItemFacts) -> Gate | None:
 def _held(facts: ItemFacts) -> Gate | None:
     if facts.held in ("", "APPROVAL"):
         return None
+    found = f" ({facts.damage.words()})" if facts.damage else ""
     if facts.held == "CHECKPOINT":
         return Gate(
             Code.HELD,
-            "it is parked (CHECKPOINT): none of its Checkpoints can be trusted, the store's memory was damaged",
+            f"it is parked (CHECKPOINT): none of its Checkpoints can be trusted, the store's memory was damaged{found}",
             f"restore the store, or `treadle retry {_address(facts)}` has it done from its beginning",
         )
-    if not facts.lost_runs:
+    if facts.damage or not facts.lost_runs:
         return Gate(
             Code.HELD,
-            f"it is parked ({facts.held}): its inputs or its contract cannot be read as they stand in the store",
+            f"it is parked ({facts.held}): what it needs to run cannot be read as it stands in the store{found}",
             f"restore the store and `treadle retry {_address(facts)}`; or `treadle cancel` it, and submit it anew",
         )
     return Gate(

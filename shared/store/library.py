@@ -88,7 +88,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "block": ("group", "item", "epoch", "lease", "number", "digest", "state", "reason", "needs", "ttl_ms"),
     "effect": ("group", "item", "epoch", "lease", "effect"),
     "commit": ("group", "item", "epoch", "lease", "effect", "result"),
-    "release": ("group", "item", "epoch", "reason"),
+    "release": ("group", "item", "epoch", "reason", "found"),
     "ask_yield": ("group", "item", "epoch", "lease", "overdue_ms", "reason"),
     "reserve_slot": ("group", "capability", "lease", "most", "ttl_ms"),
     "free_slot": ("group", "lease"),

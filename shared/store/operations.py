@@ -195,6 +195,8 @@ class Release:
     item: ItemId
     epoch: int
     reason: str
+    found: str = ""
+    """What of it is damaged, where it is parked for that (`Damage.token`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,7 @@ def _arguments(op: Operation) -> Arguments:
         case CommitEffect():
             return ["commit", op.group, op.item, op.epoch, op.lease, op.effect, op.result]
         case Release():
-            return ["release", op.group, op.item, op.epoch, op.reason]
+            return ["release", op.group, op.item, op.epoch, op.reason, op.found]
         case AskYield():
             return ["ask_yield", op.group, op.item, op.epoch, op.lease, op.overdue_ms, op.reason]
         case ReserveSlot():

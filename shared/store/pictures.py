@@ -273,6 +273,7 @@ async def _item(client: Any, base: str, group: GroupId, item: ItemId, now_ms: in
         failures=int(text.get("fc", "0")),
         lost_runs=int(text.get("lp", "0")),
         held=text.get("hold", ""),
+        damage=views.damage_of(raw),
         needs_approval=text.get("ap") == "wanted",
         risk=Risk(text.get("rk", "none")),
         offer=views.offer_of(raw, now_ms),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import codec
+from ..damage import Damage
 from ..facts import ENDED, BlockedFacts, FailureFacts, StuckFacts
 from ..model import AgentId, GroupId, ItemId, ItemState
 from ..names import name_of
@@ -91,8 +92,9 @@ async def stuck(store: Store, *, states: frozenset[str], with_type: bool) -> Asy
                     yield rows
 
 
-_Row = tuple[ItemId, str, str, int, str, int]
-"""Item, state, capability, when it is tried again, why it is parked, runs lost."""
+_FIELDS = ("st", "cap", "nb", "hold", "lp", "bad")
+_Row = tuple[ItemId, str, str, int, str, int, str]
+"""Item, state, capability, when it is tried again, why it is parked, runs lost, what of it is damaged."""
 
 
 async def _page(client: Any, base: str, group: GroupId, start: int) -> list[_Row]:
@@ -101,17 +103,21 @@ async def _page(client: Any, base: str, group: GroupId, start: int) -> list[_Row
     listed = listed or await client.zrange(keys.jobs(base, group), start, start + PAGE - 1)
     async with client.pipeline(transaction=False) as pipe:
         for raw in listed:
-            pipe.hmget(keys.item(base, group, raw.decode()), "st", "cap", "nb", "hold", "lp")
+            pipe.hmget(keys.item(base, group, raw.decode()), *_FIELDS)
         records = await pipe.execute()
     page: list[_Row] = []
     for raw, record in zip(listed, records, strict=True):
-        state, capability, next_ms, held, lost = ((field or b"").decode() for field in record)
-        page.append((ItemId(raw.decode()), state, capability, int(next_ms or "0"), held, int(lost or "0")))
+        page.append(_row(raw.decode(), record))
     return page
 
 
+def _row(item: str, fields: Sequence[bytes | None]) -> _Row:
+    state, capability, next_ms, held, lost, bad = ((field or b"").decode() for field in fields)
+    return ItemId(item), state, capability, int(next_ms or "0"), held, int(lost or "0"), bad
+
+
 def _stuck(group: GroupId, account: str, row: _Row) -> StuckFacts | None:
-    item, state, capability, next_ms, held, lost_runs = row
+    item, state, capability, next_ms, held, lost_runs, bad = row
     if held:
         what = "parked"
     elif state == ItemState.FAILED:
@@ -127,6 +133,7 @@ def _stuck(group: GroupId, account: str, row: _Row) -> StuckFacts | None:
         capability=parted(capability)[0],
         state=what,
         held=held,
+        damage=Damage.parse(bad),
         lost_runs=lost_runs,
         next_ms=next_ms,
     )
@@ -169,14 +176,12 @@ async def _parked(client: Any, base: str, most: int) -> list[StuckFacts]:
     pairs = [(*member.decode().split(" "), int(since)) for member, since in listed]
     async with client.pipeline(transaction=False) as pipe:
         for group, item, _ in pairs:
-            pipe.hmget(keys.item(base, GroupId(group), item), "st", "cap", "nb", "hold", "lp")
+            pipe.hmget(keys.item(base, GroupId(group), item), *_FIELDS)
             pipe.hget(keys.groups(base), group)
         answers = await pipe.execute()
     found: list[StuckFacts] = []
     for (group, item, since_ms), fields, record in zip(pairs, answers[::2], answers[1::2], strict=True):
-        state, capability, next_ms, held, lost = ((field or b"").decode() for field in fields)
-        row = (ItemId(item), state, capability, int(next_ms or "0"), held, int(lost or "0"))
         account = name_of((record or b"- - -").decode().split(" ")[2])
-        if (one := _stuck(GroupId(group), account, row)) is not None:
+        if (one := _stuck(GroupId(group), account, _row(item, fields))) is not None:
             found.append(replace(one, since_ms=since_ms))
     return found

@@ -11,6 +11,7 @@ from redis.exceptions import OutOfMemoryError
 
 from .. import codec
 from ..answers import Block, ItemView, MissionView, Offer
+from ..damage import Damage
 from ..disclosure import Disclosure, current
 from ..errors import Corrupt
 from ..model import AgentId, GroupId, ItemId, ItemState, MissionId, MissionState, SortKey, Urgency
@@ -214,6 +215,11 @@ def progress_of(raw: dict[bytes, bytes]) -> Said | None:
     return None
 
 
+def damage_of(raw: dict[bytes, bytes]) -> Damage | None:
+    """What of a parked item its Worker could not read."""
+    return Damage.parse(raw.get(b"bad", b"").decode("utf-8", "replace"))
+
+
 def _item(
     group: GroupId, item: ItemId, raw: dict[bytes, bytes], result: bytes | None, failure: bytes, now_ms: int
 ) -> ItemView:
@@ -240,6 +246,7 @@ def _item(
         lost_runs=int(raw.get(b"lp", b"0")),
         next_ms=int(raw.get(b"nb", b"0")),
         held=raw.get(b"hold", b"").decode(),
+        damage=damage_of(raw),
         offer=offer_of(raw, now_ms),
         forecast=forecast_of(raw),
         progress=progress_of(raw),

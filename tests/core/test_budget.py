@@ -169,6 +169,16 @@ def test_s22_a_state_that_was_saved_once_has_room_for_whatever_is_spent_later() 
     assert Budget({"tokens": AMOUNT_MAX}).open(one.seal(state), "it") == state
 
 
+def test_a_state_that_was_saved_with_less_room_is_sealed_again_as_far_as_it_fits() -> None:
+    one = Budget({"tokens": 5})
+    one.spend("tokens", 5)
+    assert Budget({"tokens": 5}).open(one.seal(bytes(codec.CHECKPOINT_MAX - 100), is_new=False), "it")
+    with pytest.raises(
+        Misuse, match=r"checkpoint with what its run has spent: .* bytes when packed, at most 1,048,576"
+    ):
+        one.seal(bytes(codec.CHECKPOINT_MAX - 10), is_new=False)
+
+
 def test_what_is_only_counted_stands_still_at_its_bound_and_is_read_again() -> None:
     one = Budget({"tokens": 5})
     for _ in range(3):

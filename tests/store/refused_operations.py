@@ -198,6 +198,17 @@ async def finished_already(world: World) -> Call:
     return lambda: outcome_of(hand, a_release(grant))
 
 
+@refusal("release", "SCHEMA_VALIDATION_FAILED", *LANE)
+async def what_is_said_to_be_damaged_is_not_told_as_agreed(world: World) -> Call:
+    await world.mission()
+    hand = await world.hand()
+    grant = await hand.started()
+    bad = ("inputs", "7 digest", "7 digest inputs\nwork.parked", "7 digest " + "x" * 1024)
+    codes = {await outcome_of(hand, replace(a_release(grant, "POISON"), found=found)) for found in bad}
+    assert codes == {"SCHEMA_VALIDATION_FAILED"}
+    return lambda: outcome_of(hand, replace(a_release(grant, "POISON"), found=bad[0]))
+
+
 def _late(name: str, make: Make) -> None:
     @refusal(name, "WORK_STALE_OWNERSHIP", *LANE)
     async def the_start_by_deadline_has_passed_and_no_tick_has_seen_it(world: World) -> Call:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from builders import GROUP, a_new_item
 from store.world import SHORT_MS, Hand, World, a_block, a_release, a_save, a_start, a_submit, a_take, a_yield
 from treadle.shared import codec
 from treadle.shared.answers import Block
+from treadle.shared.damage import Damage
 from treadle.shared.errors import Refused
 from treadle.shared.model import EventKind, Grant, GroupId, ItemId, ItemState
 from treadle.shared.store import commands, keys
@@ -286,12 +288,17 @@ async def test_br_55_an_item_that_cannot_be_read_is_parked_and_no_run_of_it_is_c
     await world.mission()
     hand = await world.hand()
     grant = await hand.started()
-    await hand.do(a_release(grant, "POISON"))
+    damage = Damage.found("result", b"\xc1", of="another one")
+    await hand.do(replace(a_release(grant, "POISON"), found=damage.packed()))
     assert (await world.kinds())[-2:] == ["work.released", "work.parked"]
     assert await hand.take() == []
     found = await world.store.item(GroupId(GROUP), ITEM)
     assert found is not None
-    assert (found.held, found.lost_runs) == ("POISON", 0)
+    assert (found.held, found.lost_runs, found.damage) == ("POISON", 0, damage)
+    await commands.retry(world.store, GroupId(GROUP), ITEM, actor="ana", action="1")
+    found = await world.store.item(GroupId(GROUP), ITEM)
+    assert found is not None
+    assert (found.held, found.damage) == ("", None), "what is done again is damaged no more until it is found to be"
 
 
 async def test_an_item_given_back_for_its_checkpoints_is_parked_and_begins_anew_when_it_is_retried(

@@ -14,11 +14,13 @@ import pytest
 from fleet import until
 from inside import at_work
 from treadle.coordinator import Client, MissionFailed, MissionSpec, Retry, WorkSpec
-from treadle.shared.model import AgentId, EventKind
+from treadle.shared import codec
+from treadle.shared.model import AgentId, EventKind, ItemState
 from treadle.shared.testing.faults import Fault, FaultyEndpoint
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Blocked, Context, Fail, OverBudget, SyncContext, Worker, handler, tool
 from treadle.worker.loading import collect
+from treadle.worker.slots import budget
 from treadle.worker.slots.tools import collect_tools
 
 calls: list[tuple[str, Any]] = []
@@ -89,6 +91,18 @@ async def reaches(context: Context, inputs: dict[str, Any]) -> Any:
     return await context.tool(inputs["tool"])("x")
 
 
+@handler("old")
+async def old(context: Context, inputs: dict[str, Any]) -> None:
+    """Saves a Checkpoint that leaves 20 bytes; the next attempt spends more than can be written into them."""
+    if not context.checkpoint_state:
+        await context.checkpoint({"x": bytes(codec.CHECKPOINT_MAX - 50)})
+        raise Blocked("go on?")
+    context.spend("a.dimension.with.a.long.name", 7)
+    if inputs["end"] == "block":
+        raise Blocked("again?")
+    raise Fail("not now", retryable=True)
+
+
 def worker(endpoint: Any, name: str = "one") -> Worker:
     here = sys.modules[__name__]
     return Worker(
@@ -104,6 +118,29 @@ def work(id: str, capability: str, **said: Any) -> WorkSpec:
 @pytest.fixture(autouse=True)
 def _no_calls() -> None:
     calls.clear()
+
+
+@pytest.mark.parametrize("end", ["fail", "block"])
+async def test_an_old_checkpoint_without_room_for_what_is_spent_fails_its_item_by_name_and_no_other(
+    store: FakeEndpoint, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was saved by a version of this program that left none."""
+    monkeypatch.setattr(budget, "ROOM", 0)
+    async with Client.connect(store, actor="ann") as client, at_work(worker(store)):
+        item = work("a", "old", end=end, budgets={"tokens": 100})
+        mission = await client.submit(MissionSpec(id="m", objective="to spend", work=[item]))
+
+        async def is_blocked() -> bool:
+            return (await mission.items())["a"].state is ItemState.BLOCKED
+
+        await until(is_blocked, description="it is blocked")
+        monkeypatch.undo()
+        await mission.unblock("a", "yes")
+        with pytest.raises(MissionFailed, match=r"checkpoint with what its run has spent: [\d,]+ bytes .*1,048,576"):
+            await mission.results(timeout=30)
+        assert (await mission.items())["a"].failures == 0, "no further attempt is made of it"
+        other = work("b", "asks", tools=["search", "whoami", "later"], budgets={"tokens": 100})
+        assert await (await client.submit(MissionSpec(objective="to ask", work=[other]))).results(timeout=30)
 
 
 async def test_both_kinds_of_handler_use_both_kinds_of_tool_and_each_call_is_one_of_its_budget(

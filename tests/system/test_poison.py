@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet import until, whole_log
+from commanding import Commands
+from fleet import Desk, Fleet, chain, sleeper, until, whole_log
 from inside import a_worker, at_work
 from treadle.coordinator import Client, MissionSpec, WorkSpec
 from treadle.shared import codec
-from treadle.shared.model import EventKind, GroupId, ItemId
-from treadle.shared.store import Store, keys
+from treadle.shared.damage import Damage
+from treadle.shared.model import EventKind, GroupId, ItemId, Urgency
+from treadle.shared.store import Store, keys, stuck
+from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context
 
@@ -21,6 +26,7 @@ GROUP = GroupId("m")
 NOT_PACKED = b"\xc1 what nobody packed"
 DEEP = b"\x91" * 200
 BAD_TIME = codec.pack({"timeout_s": "soon"}, field="contract", limit=1_000)
+BAD_BUDGETS = codec.pack({"budgets": {"tokens": -1}}, field="contract", limit=1_000)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +37,9 @@ BAD_TIME = codec.pack({"timeout_s": "soon"}, field="contract", limit=1_000)
         ("ct", NOT_PACKED, "contract of m/a"),
         ("ct", codec.pack([1], field="contract", limit=1_000), "contract of m/a: .*no fields by their names"),
         ("ct", BAD_TIME, "contract of m/a: its time-out is 'soon', no number of seconds"),
+        ("ct", BAD_BUDGETS, "contract of m/a: its budgets are {'tokens': -1}, no amounts by their names"),
     ],
-    ids=["inputs", "deep inputs", "contract", "contract that is a list", "contract with a bad time-out"],
+    ids=["inputs", "deep inputs", "contract", "list", "bad time-out", "bad budgets"],
 )
 async def test_br_55_an_item_that_cannot_be_read_is_parked_with_the_digest_and_all_others_are_done(
     field: str, raw: bytes, said: str, caplog: pytest.LogCaptureFixture
@@ -66,9 +73,46 @@ async def test_br_55_an_item_that_cannot_be_read_is_parked_with_the_digest_and_a
         (parked,) = [event for event in log if event.kind is K.PARKED]
         assert (parked.item, parked.get("reason"), parked.get("lost_runs")) == ("a", "POISON", "0")
         assert not [event for event in log if event.kind in (K.FAILED, K.LAPSED)]
-        why = await mission.why("a")
-        assert "cannot be read as they stand in the store" in str(why), why
+        found = Damage.found("inputs" if field == "in" else "contract", raw)
+        assert parked.payload.decode() == found.packed()
+        why, view = await mission.why("a"), (await mission.items())["a"]
+        assert f"cannot be read as it stands in the store ({found.words()})" in str(why), why
+        assert (why.facts.damage, view.damage, view.lease_number) == (found, found, 1)
+        (listed,) = await stuck.parked(store)
+        assert (listed.item, listed.held, listed.damage) == ("a", "POISON", found)
         await store.aclose()
     (told,) = [record.getMessage() for record in caplog.records if "m/a" in record.getMessage()]
-    pattern = said if "no " in said else f"{said}: .*it is parked; what stands there has .*digest {codec.digest(raw)}"
+    pattern = f"{said}.*it is parked; what stands there has .*digest {codec.digest(raw)}"
     assert re.search(pattern, told), told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("field", "what"), [("in", "inputs"), ("ct", "contract")])
+async def test_br_55_one_item_whose_bytes_were_overwritten_is_parked_among_100_and_no_worker_dies(
+    field: str, what: str, fleet: Fleet, desk: Desk, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """By the store's own count it began once, and says to whoever asks what stands there."""
+    good = [sleeper(f"good{n:03}", 0.005) for n in range(100)]
+    poison = WorkSpec(id="a", capability=good[0].capability, inputs={"file": "bad.pdf"}, urgency=Urgency.CRITICAL)
+    mission = await desk.submit("m", *good[:50], poison, *good[50:])
+    base = desk.store.base(desk.store.partition_of(GROUP))
+    await desk.store.run(lambda redis: redis.hset(keys.item(base, GROUP, ItemId("a")), field, NOT_PACKED))
+    workers = [fleet.start() for _ in range(2)]
+    await fleet.ready()
+    other = await desk.submit("beside", *(chain(f"i{n}", steps=3, step_s=0.01) for n in range(20)))
+    assert len(await other.results(timeout=30)) == 20, "another Group is not held up"
+
+    async def are_done() -> bool:
+        return (await mission.view()).verified == 100 and bool(await desk.of_kind("m", K.PARKED))
+
+    await until(are_done, description="the 100 are done", timeout_s=60)
+    assert [worker.child.poll() for worker in workers] == [None, None], "no Worker died"
+    run, found = Commands(server.url, tmp_path), Damage.found(what, NOT_PACKED)
+    (listed,) = run("parked", "--json").document()["items"]
+    assert (listed["item"], listed["held"], listed["lost_runs"], listed["damage"]) == ("a", "POISON", 0, asdict(found))
+    assert found.words() in run("parked").stdout
+    told = run("why", "m/a", "--json").document()
+    assert (told["gates"][0]["code"], told["damage"]) == ("HELD", asdict(found))
+    assert f"({found.words()})" in " ".join(run("why", "m/a").stdout.split())
+    assert len(await desk.of_kind("m", K.STARTED, "a")) == (await mission.items())["a"].lease_number == 1

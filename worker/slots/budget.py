@@ -88,12 +88,16 @@ class Budget:
         """Whether nothing was spent since the last `seal`."""
         return not self.limits or self._saved == self._spent
 
-    def seal(self, state: bytes) -> bytes:
-        """The bytes of a Checkpoint: `state` with what is spent, where that is kept; else `state` itself."""
+    def seal(self, state: bytes, *, is_new: bool = True) -> bytes:
+        """The bytes of a Checkpoint: `state` with what is spent, where that is kept; else `state` itself.
+
+        `is_new`: not one that was saved before, perhaps by a version of this program that left no room in it.
+        """
         if not self.limits:
             return state
         field, most = "checkpoint with what its run has spent", codec.CHECKPOINT_MAX - ROOM
-        if len(state) > most:  # else a state is taken with little spent, and the end of its run finds no room for more
+        # Else a state is taken with little spent, and the end of its run finds no room for more.
+        if is_new and len(state) > most:
             raise Misuse(f"{field}: {len(state):,} bytes when packed, at most {most:,} where there are budgets")
         spent = self._spent
         kept = {"state": state, "spent": {name: spent[name] for name in sorted(spent)}}

@@ -1,10 +1,13 @@
-"""The Checkpoint a run goes on from: the newest whose digest is right; two are kept (design.md 4)."""
+"""What a run goes on from, as it was stored; of the two Checkpoints kept the newest whose digest is right (design.md 4)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from treadle.shared import codec
+from treadle.shared.damage import Damage
 from treadle.shared.errors import Corrupt
 from treadle.shared.store import keys
 
@@ -18,19 +21,27 @@ _log = logging.getLogger("treadle.worker")
 class DamagedError(Exception):
     """What is stored of an item cannot be trusted, and whether to begin anew is for a person to decide."""
 
-    def __init__(self, text: str, *, parks: str = CHECKPOINT) -> None:
+    def __init__(self, text: str, damage: Damage, *, parks: str = CHECKPOINT) -> None:
         super().__init__(text)
+        self.damage = damage
         self.parks = parks
 
 
-def stored(raw: bytes, *, what: str) -> object:
-    """The value that was stored; DamagedError, with the digest of what stands there, where it is none (BR-55)."""
+@contextmanager
+def trusting(what: str, raw: bytes, *, of: str = "") -> Generator[None]:
+    """Who finds Corrupt what is made of `raw` has the item parked, with the digest of what stands there (BR-55)."""
     try:
-        return codec.unpack(raw, what=what)
+        yield
     except Corrupt as error:
-        raise DamagedError(
-            f"{error}; it is parked; what stands there has {len(raw):,} bytes, digest {codec.digest(raw)}", parks=POISON
-        ) from None
+        damage = Damage.found(what, raw, of=of)
+        text = f"{error}; it is parked; what stands there has {damage.size:,} bytes, digest {damage.digest}"
+        raise DamagedError(text, damage, parks=POISON) from None
+
+
+def stored(what: str, raw: bytes, *, name: str = "", of: str = "") -> object:
+    """The value that was stored as `what` of the item `name`; DamagedError where it is none."""
+    with trusting(what, raw, of=of):
+        return codec.unpack(raw, what=f"{what} of {of or name}")
 
 
 async def checkpoint_of(run: Run, newest: bytes | None, bodies: Bodies) -> bytes:
@@ -55,7 +66,8 @@ async def checkpoint_of(run: Run, newest: bytes | None, bodies: Bodies) -> bytes
         _log.error("%s: checkpoint_damaged: Checkpoint %d is %s", run.name, number - 1, _wrong(older))
     raise DamagedError(
         "none of its Checkpoints can be trusted: it is parked; restore the store's memory, or `treadle retry` has it done "
-        "from its beginning"
+        "from its beginning",
+        Damage.found("checkpoint", newest),
     )
 
 

@@ -124,7 +124,7 @@ class RunService:
     async def keep_spent(self) -> None:
         """Has what was spent since the last Checkpoint stored with that Checkpoint's state."""
         if not self._run.budget.is_saved:
-            await self._store(self._run.budget.seal(self._run.state), may_yield=False)
+            await self._store(self._run.budget.seal(self._run.state, is_new=False), may_yield=False)
 
     def spend(self, dimension: str, amount: int) -> None:
         self._run.budget.spend(dimension, amount)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import anyio
 from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Expired, Unavailable
+from treadle.shared.errors import Corrupt, Expired, Misuse, Unavailable
 from treadle.shared.model import Grant, GroupId, ItemId
 from treadle.shared.names import name_of, shown
 from treadle.shared.redaction import hiding
@@ -20,7 +20,7 @@ from ..context import Blocked
 from ..credentials import secrets_of
 from .blocking import terms_of
 from .budget import budget_of
-from .checkpoints import POISON, DamagedError, checkpoint_of, stored
+from .checkpoints import POISON, DamagedError, checkpoint_of, stored, trusting
 from .contexts import called
 from .errand import Errand, Packed, Reported
 from .failures import Failure, blocked_of, failure_of, traceback_of
@@ -67,7 +67,13 @@ async def _record(run: Run, ending: Operation | None, failure: Failure | None) -
     if ending is None:
         return
     if not isinstance(ending, Submit | Block):
-        await RunService(run).keep_spent()
+        try:
+            await RunService(run).keep_spent()
+        except (
+            Misuse
+        ) as error:  # of a Checkpoint that an earlier version of this program saved: no attempt would find room
+            failure = failure_of(error, retryable=False)
+            ending = FailOperation(*run.target, codec.digest(failure.evidence()), failure.evidence(), retryable=False)
     run.desk.closing(run.lease)
     outcome = await run.desk.ask(run.grant.partition, ending)
     if not outcome.done:
@@ -108,13 +114,13 @@ class _Attempt:
         try:
             given = await self._given(found, bodies)
             self._inputs = given.inputs
-            timeout_s = _timeout_s(given)
+            timeout_s = float(given.contract.get("timeout_s", math.inf))
             call = None
             if run.handler.runtime != "process":
                 call = called(run.handler, given, RunService(run), run.desk.workshop.tools)
         except DamagedError as error:
             _log.error("%s: %s", run.name, error)
-            self.ending = Release(*self._run.target[:3], error.parks)
+            self.ending = Release(*self._run.target[:3], error.parks, error.damage.packed())
             return
         except Corrupt as error:
             _log.error("%s: %s; it is parked", run.name, error)
@@ -165,14 +171,13 @@ class _Attempt:
         rest = deque(found)
         results = {name_of(other): _result(other, rest.popleft()) for other in grant.after}
         contract = _contract(run)
-        if "budgets" in contract:
-            run.budget = budget_of(contract, run.name)
         state: dict[str, Any] = {}
         if grant.checkpoint_digest:
             raw = await checkpoint_of(run, rest.popleft(), bodies)
-            run.state = run.budget.open(raw, f"Checkpoint of {run.name}")
-            state = cast("dict[str, Any]", stored(run.state, what=f"Checkpoint of {run.name}"))
-        resolution = stored(rest.popleft() or b"", what=f"resolution of {run.name}") if rest else None
+            with trusting("checkpoint", raw):
+                run.state = run.budget.open(raw, f"checkpoint of {run.name}")
+                state = cast("dict[str, Any]", codec.unpack(run.state, what=f"checkpoint of {run.name}"))
+        resolution = stored("resolution", rest.popleft() or b"", name=run.name) if rest else None
         mission = name_of(grant.group)
         if (provider := run.desk.workshop.credentials) is not None:
             run.credentials = await secrets_of(provider, mission, run.handler.capability)
@@ -184,7 +189,7 @@ class _Attempt:
             ownership_epoch=grant.ownership_epoch,
             lease=run.lease.lease_id,
             incarnation=run.lease.incarnation,
-            inputs=cast("dict[str, Any]", stored(grant.inputs, what=f"inputs of {run.name}")),
+            inputs=cast("dict[str, Any]", stored("inputs", grant.inputs, name=run.name)),
             state=state,
             results=results,
             resolution=resolution,
@@ -200,14 +205,14 @@ class _Attempt:
             with hiding(self._inputs):
                 reason, needs, ttl_ms = terms_of(blocked)
             run.credentials.refuse_in(needs, "Blocked: needs")
+            # Each save travels before this: only what the handler began with or spent, and nobody has saved, is brought along.
+            number, digest, state = run.checkpoint_number, run.checkpoint_digest, b""
+            if not digest or not run.budget.is_saved:
+                state = run.budget.seal(run.state, is_new=False)
+                number, digest = number + 1, codec.digest(state)
         except Exception as error:  # the same code says it again
             self._fail(error, retryable=False)
             return
-        # Each save travels before this: only what the handler began with or spent, and nobody has saved, is brought along.
-        number, digest, state = run.checkpoint_number, run.checkpoint_digest, b""
-        if not digest or not run.budget.is_saved:
-            state = run.budget.seal(run.state)
-            number, digest = number + 1, codec.digest(state)
         self.ending = Block(*self._run.target, number, digest, state, reason, needs, ttl_ms)
 
     def _submit(self, result: Any) -> None:
@@ -236,23 +241,21 @@ def _over_time(timeout_s: float) -> TimeoutError:
 
 
 def _contract(run: Run) -> dict[str, Any]:
-    """The item's contract; {} where all is default."""
+    """The item's contract, and its run's budget of it; {} where all is default."""
     if not run.grant.contract:
         return {}
-    contract = stored(run.grant.contract, what=f"contract of {run.name}")
-    if not isinstance(contract, dict):
-        raise DamagedError(f"contract of {run.name}: {codec.shown(contract)}, no fields by their names", parks=POISON)
-    return cast("dict[str, Any]", contract)
-
-
-def _timeout_s(given: Given) -> float:
-    """How long this attempt may take, by the item's contract."""
-    timeout_s = given.contract.get("timeout_s", math.inf)
-    if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise DamagedError(
-            f"contract of {given.name}: its time-out is {codec.shown(timeout_s)}, no number of seconds", parks=POISON
-        )
-    return float(timeout_s)
+    raw, what = run.grant.contract, f"contract of {run.name}"
+    with trusting("contract", raw):
+        found = codec.unpack(raw, what=what)
+        if not isinstance(found, dict):
+            raise Corrupt(f"{what}: {codec.shown(found)}, no fields by their names")
+        contract = cast("dict[str, Any]", found)
+        timeout_s = contract.get("timeout_s", math.inf)
+        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+            raise Corrupt(f"{what}: its time-out is {codec.shown(timeout_s)}, no number of seconds")
+        if "budgets" in contract:
+            run.budget = budget_of(contract, run.name)
+    return contract
 
 
 def _gone(name: str) -> Expired:
@@ -275,4 +278,4 @@ def _wanted(grant: Grant) -> list[tuple[GroupId, ItemId, str]]:
 def _result(item: ItemId, raw: bytes | None) -> object:
     if raw is None:
         raise _gone(name_of(item))
-    return stored(raw, what=f"result of {name_of(item)}")
+    return stored("result", raw, of=name_of(item))

@@ -7,12 +7,12 @@
 --   Ownership Epoch, owner, its session; sby start-by; lid lex ln t0 est: Lease ID, its expiry, how many leases so far,
 --   start, charge estimate; ckn ckd: number and digest of the newest Checkpoint, ckp digest of the one before it, dg
 --   digest of the result or failure; nb not before, rt retry contract, fc failures and lp lost runs so far, hold why it is
---   parked, br since when and why it is blocked, bex expiry of its blocked lease, sd what was last disclosed of it, pg how
---   far its latest run said it is (progress.lua), ap
---   Approval: wanted or given, rk risk, cd digest of its content, act last action, wt somebody waits for its end, to ox om
---   whom it is offered to, until when, how long each time, ya by when its run is to reach a safe point that was asked to
---   give its slot up, 0 once it was said that it did not, rsv who keeps slots free for it and until when, ef how many effects
---   (`_effect.lua`) it has. ct contract bytes.
+--   parked, bad what of it is damaged, br since when and why it is blocked, bex expiry of its blocked lease, sd what was last
+--   disclosed of it, pg how far its latest run said it is (progress.lua), ap Approval: wanted or given, rk risk, cd
+--   digest of its content, act last action, wt somebody waits for its end, to ox om whom it is offered to, until when, how
+--   long each time, ya by when its run is to reach a safe point that was asked to give its slot up, 0 once
+--   it was said that it did not, rsv who keeps slots free for it and until when, ef how many effects (`_effect.lua`) it has.
+--   ct contract bytes.
 --   Bodies (in inputs; ck0 ck1 the newest two Checkpoints, by the parity of their numbers; rs result, fl failure, nd what it
 --   needs that is blocked, rv the resolution of the last block) stand in the field when short, else in a key of their own
 --   with their length in `<name>x`.

@@ -33,12 +33,13 @@ function T.offer_when_due(S, G, it, cause)
 end
 
 -- Parks an open item that belongs to nobody: only a person takes it out. Its time has come, or comes no more: a repair that
--- lists what is due again does not park it twice.
-function T.park(S, G, it, why)
+-- lists what is due again does not park it twice. `found`: what of it is damaged, where that is why (release.lua).
+function T.park(S, G, it, why, found)
   T.put(it, 'hold', why)
+  T.put(it, 'bad', found ~= '' and found or nil)
   T.put(it, 'nb', nil)
   G.parked[it.id] = true
-  return T.emit(S, G, 'work.parked', it.id, 'policy', { why, it.lp or '0' })
+  return T.emit(S, G, 'work.parked', it.id, 'policy', { why, it.lp or '0' }, found)
 end
 
 -- A person has an item done again: what held it back is taken away, and all its attempts are before it.

@@ -34,6 +34,7 @@ end
 function T.unhold(G, it)
   if it.hold then
     T.put(it, 'hold', nil)
+    T.put(it, 'bad', nil)
     G.parked[it.id] = false
   end
   if it.nb then
