@@ -11,7 +11,6 @@ ended by itself. Only a container, or a control group, holds that one.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import signal
 import subprocess
 import sys
@@ -35,8 +34,9 @@ from .processes import (
     spawn,
 )
 
-LOOKS_MIN = 5
-"""So many rounds are made whatever the time is: on a machine that is busy beyond measure one look may take seconds."""
+ROUND_S = 0.25
+"""More than this no round takes of the patience: where the machine stands still, what was killed cannot end either."""
+SHOWN_MAX = 5
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -62,25 +62,40 @@ def is_alone(leader: Identity, mark: str) -> bool:
 def end_enclosed(leader: Identity, mark: str, *, patience_s: float = KILL_PATIENCE_S) -> Life:
     """Ends all processes of a slot: GONE is the proof that a look found none (S16).
 
-    ALIVE: some outlived `patience_s` (uninterruptible). UNKNOWN: the first one cannot be read, and nothing was sent.
-    Where that one has ended it is better not reaped yet: its number, and so its group and session, is its own until then.
+    ALIVE: some outlived `patience_s` of looking (uninterruptible). UNKNOWN: the first one cannot be read, and nothing was
+    sent. Where that one has ended it is better not reaped yet: its number, and so its group and session, is its own until then.
     """
     if life_of(leader) is Life.UNKNOWN:
         return Life.UNKNOWN
-    deadline = time.monotonic() + patience_s
     known = frozenset({leader})
     send(leader, signal.SIGSTOP)
-    for looked in itertools.count():
-        known = _found(leader, mark, known)
-        left = living(known)
-        if not left:
-            return Life.GONE
-        if time.monotonic() > deadline and looked >= LOOKS_MIN:
-            break
+    began_s = time.monotonic()
+    while left := living(known := _found(leader, mark, known)):
+        if patience_s <= 0:
+            return Life.ALIVE
         for who in left - {leader} or left:
             send(who, signal.SIGKILL)
         time.sleep(LOOK_EVERY_S / 4)
-    return Life.ALIVE
+        now_s = time.monotonic()
+        patience_s -= min(now_s - began_s, ROUND_S)
+        began_s = now_s
+    return Life.GONE
+
+
+def remains(leader: Identity, mark: str) -> str:
+    """What of a slot lives still, for a person: `123 (python3) D`, its number, name and state."""
+    left = sorted(enclosed(leader, mark), key=lambda who: who.pid)
+    return ", ".join(map(_shown, left[:SHOWN_MAX])) + (
+        f" and {more} more" if (more := len(left) - SHOWN_MAX) > 0 else ""
+    )
+
+
+def _shown(who: Identity) -> str:
+    try:
+        said = Path(f"/proc/{who.pid}/stat").read_bytes()
+    except OSError:
+        said = b""
+    return said[: said.rfind(b")") + 3].decode("ascii", "backslashreplace") or str(who.pid)
 
 
 def _found(leader: Identity, mark: str, known: frozenset[Identity]) -> frozenset[Identity]:

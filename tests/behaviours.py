@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 from pydantic import BaseModel
-from treadle.worker import Blocked, Context, Fail, SyncContext, handler
+from treadle.worker import Blocked, Context, Fail, SyncContext, handler, tool
 
 
 class Odd(BaseException):
@@ -126,3 +126,15 @@ def slow_in_thread(context: SyncContext, _inputs: dict[str, Any]) -> None:
     for number in range(1_000):
         time.sleep(0.02)
         context.checkpoint({"number": number})
+
+
+@tool("both.upper")
+def upper(word: str) -> str:
+    """Marked where the handlers are."""
+    return word.upper()
+
+
+@handler("both.uses_a_tool")
+async def uses_a_tool(context: Context, inputs: dict[str, Any]) -> Any:
+    """What the tool says."""
+    return await context.tool("both.upper")(inputs["word"])

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
+import anyio
+import anyio.from_thread
+import anyio.to_thread
 from pydantic import BaseModel, Field
 from treadle.worker import Blocked, Context, Fail, SyncContext, handler
 
@@ -97,3 +103,54 @@ def tries(context: SyncContext, inputs: dict[str, Any]) -> list[int]:
         raise Fail("not yet", retryable=True)
     time.sleep(0)
     return list(context.checkpoint_state["seen"])
+
+
+@handler("both.leaves")
+async def leaves(context: Context, inputs: dict[str, Any]) -> int:
+    """Returns while something it has begun goes on, and will not end for a minute."""
+    del context
+    await leave(inputs["what"])
+    return os.getpid()
+
+
+@handler("both.leaves-sync")
+def leaves_sync(context: SyncContext, inputs: dict[str, Any]) -> int:
+    """Likewise."""
+    del context
+    anyio.from_thread.run(leave, inputs["what"])
+    return os.getpid()
+
+
+LEFT: list[object] = []
+"""What nobody else holds would be collected."""
+
+
+async def leave(what: str) -> None:
+    loop, begun, end_s = asyncio.get_running_loop(), asyncio.Event(), time.monotonic() + 60
+
+    def works() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        while time.monotonic() < end_s:
+            time.sleep(0.05)
+
+    async def swallows() -> None:
+        begun.set()
+        while time.monotonic() < end_s:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+    match what:
+        case "a task that swallows its cancellation":
+            LEFT.append(loop.create_task(swallows()))
+        case "the executor of the loop":
+            LEFT.append(loop.run_in_executor(None, works))
+        case "an executor of its own":
+            LEFT.append(executor := concurrent.futures.ThreadPoolExecutor(1))
+            LEFT.append(executor.submit(works))
+        case "a thread of anyio":
+            LEFT.append(loop.create_task(anyio.to_thread.run_sync(works)))
+        case "a thread":
+            threading.Thread(target=works, name="left").start()
+        case _:
+            raise Fail(what)
+    await begun.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import logging
@@ -12,9 +13,10 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from treadle.worker import handler
+from treadle.worker import Fail, handler
 
 
 def _less(what: int) -> None:
@@ -50,3 +52,28 @@ async def leaving(_context: Any, inputs: dict[str, Any]) -> int:
     """In the main thread, where signals are."""
     CHANGES[inputs["how"]]()
     return os.getpid()
+
+
+@handler("leaving.fails", runtime="process")
+async def fails(_context: Any, inputs: dict[str, Any]) -> None:
+    """With a task that has something to clean up, and takes its time for it."""
+    begun = asyncio.Event()
+
+    async def holds() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            touch(inputs["cleaned"])
+
+    HELD.append(asyncio.create_task(holds()))
+    await begun.wait()
+    raise Fail("as it should")
+
+
+def touch(path: str) -> None:
+    Path(path).touch()
+
+
+HELD: list[object] = []

@@ -131,7 +131,7 @@ def run(
     except TreadleError as error:
         _fail(str(error), Exit.UNFORESEEN)
     finally:
-        if process is not None and process.left:
+        if process is not None:
             process.leave(sys.exc_info()[1])
 
 

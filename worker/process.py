@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from treadle.shared.redaction import show
 
@@ -77,17 +77,20 @@ class Process:
             raise SystemExit(Exit.UNFORESEEN)
 
     def leave(self, error: BaseException | None) -> None:
-        """Ends this process at once, without handlers that will not end: their items went on elsewhere, or failed."""
-        _log.warning("ended without %d handlers that would not end", self.left)
+        """Has this process end without handlers that will not: their items went on elsewhere, or are over.
+
+        At once where some are left; else in a moment, where the interpreter waits for a thread that one has started.
+        """
         status: int = Exit.DONE
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else Exit.UNFORESEEN
         elif error is not None:
-            show(error)
             status = Exit.UNFORESEEN
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(status)
+        if self.left:
+            if error is not None and not isinstance(error, SystemExit):
+                show(error)
+            _end_without(f"{self.left} handlers", status)
+        threading.Thread(target=_end_without_threads, args=(status,), name="treadle-end", daemon=True).start()
 
     def _until_done(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="treadle-worker")
@@ -190,6 +193,20 @@ class Process:
             f"\ntreadle-worker: stopping; nothing more is taken. {what}\n  Press Ctrl-C again to end at once: what is at work "
             "goes on elsewhere, from its last checkpoint, when its lease is over.\n"
         )
+
+
+def _end_without_threads(status: int) -> None:
+    """Of those that handlers have started: the interpreter would wait for all that are no daemons, however long."""
+    time.sleep(UNWIND_S)
+    if left := sum(not one.daemon and one is not threading.main_thread() for one in threading.enumerate()):
+        _end_without(f"{left} threads of handlers", status)
+
+
+def _end_without(whom: str, status: int) -> NoReturn:
+    _log.warning("ended without %s that would not end", whom)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

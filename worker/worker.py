@@ -26,7 +26,7 @@ from .programs import check_programs
 from .shift import Shift
 from .slots.occupancy import Occupancy
 from .slots.pool import Pool
-from .slots.tools import Tool, tools_of
+from .slots.tools import Tool, check_enclosed, tools_of
 from .slots.workshop import Workshop
 from .terms import Terms, check_pattern
 
@@ -78,7 +78,8 @@ class Worker:
 
         `seed` and `renew_in="task"` are for a simulator on a virtual clock.
 
-        Misuse for `groups` that are no pattern, `resources` that are none, and handlers that no other process can import.
+        Misuse for `groups` that are no pattern, `resources` that are none, and handlers, or tools beside them, that no
+        other process can import.
         """
         try:
             has = counted(resources or {})
@@ -91,9 +92,11 @@ class Worker:
         settled = settle(handlers, runtime)
         check_programs(settled.values())
         enclosed = [one for one in settled.values() if one.runtime == "process"]
-        modules = [one.home for one in enclosed if one.home]  # a program is imported nowhere
+        modules = {one.home for one in enclosed if one.home}  # a program is imported nowhere
         self._has_processes = bool(enclosed)
-        workshop = Workshop(Occupancy(slots), Pool(slots, modules, slot_dir), credentials, tools_of(tools or {}))
+        has_tools = tools_of(tools or {})
+        check_enclosed(has_tools, modules)
+        workshop = Workshop(Occupancy(slots), Pool(slots, modules, slot_dir), credentials, has_tools)
         ttl_ms = round(lease_ttl_s * 1000)
         self._terms = Terms(name, settled, slots, has, groups, ttl_ms, grace_s, renew_in, workshop, log_keep)
         self._endpoint = endpoint

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -127,6 +129,42 @@ def test_a_storm_of_forks_comes_to_its_end(start: Start) -> None:
     wait_until(lambda: len(keeper.marked(mark)) > 10, description="a storm")
     assert containment.end_enclosed(child.identity, mark, patience_s=20) is Life.GONE
     assert not keeper.marked(mark)
+
+
+def test_where_the_machine_stands_still_the_patience_does_not_end(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S16: what was killed needs the machine for its end as much as what looks for it."""
+    child, mark, _ = start("print(os.getpid(), flush=True)\nsignal.pause()")
+    looks: list[int] = []
+
+    class Stalled:
+        sleep = staticmethod(time.sleep)
+
+        @staticmethod
+        def monotonic() -> float:
+            return 3_600.0 * len(looks)
+
+    def late(who: Identity, number: int) -> bool:
+        """Its end comes in the twelfth round."""
+        looks.append(number)
+        return len(looks) > 12 and processes.send(who, number)
+
+    monkeypatch.setattr(containment, "time", Stalled)
+    monkeypatch.setattr(containment, "send", late)
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert len(looks) > 12
+
+
+def test_what_cannot_be_ended_is_named_with_its_state(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, mark, _ = start("print(os.getpid(), flush=True)\nsignal.pause()")
+    with monkeypatch.context() as patched:
+        patched.setattr(containment, "send", lambda *_: False)
+        assert containment.end_enclosed(child.identity, mark, patience_s=0.02) is Life.ALIVE
+    wait_until(lambda: containment.remains(child.identity, mark)[-1] == "S", description="it sleeps")
+    assert re.fullmatch(rf"{child.pid} \(python.*\) S", containment.remains(child.identity, mark))
+    assert containment.end_enclosed(child.identity, mark) is Life.GONE
+    assert containment.remains(child.identity, mark) == ""
 
 
 def test_nothing_is_ended_that_is_not_of_the_slot(start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -36,6 +37,7 @@ import signal, subprocess, sys
 from pathlib import Path
 from treadle.worker.slots.folders import Folders
 folders = Folders(Path(sys.argv[1]))
+HARM
 folders.new()
 argv = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
 child = subprocess.Popen(argv, env={"TREADLE_SLOT": folders.mark + "0."})
@@ -44,9 +46,20 @@ signal.pause()
 """
 
 
-def test_what_a_dead_worker_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+HARMS = {
+    "nothing": "",
+    "its root": "import shutil; shutil.rmtree(folders.root)",
+    "what tells its owner": "(folders.root / 'owner').unlink()",
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_a_dead_worker_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path, harm: str) -> None:
+    """Also where what clears old files away has taken some of it meanwhile."""
     mine = Folders(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", LEFT, str(tmp_path)], stdout=subprocess.PIPE) as dead:
+    with subprocess.Popen(
+        [sys.executable, "-c", LEFT.replace("HARM", HARMS[harm]), str(tmp_path)], stdout=subprocess.PIPE
+    ) as dead:
         assert dead.stdout is not None
         child = processes.identity(int(dead.stdout.readline()))
         assert child is not None
@@ -75,6 +88,27 @@ def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
         Folders(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
     assert keeper.remove(str(tmp_path / "none"))
+
+
+def test_where_a_root_is_half_made_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fcntl, "flock", full)
+    with pytest.raises(Misuse, match="No space left on device"):
+        Folders(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_has_put_in_the_place_of_a_root_is_not_used(tmp_path: Path) -> None:
+    folders = Folders(tmp_path / ".")
+    folders.remove(folders.root)
+    (tmp_path / "target").mkdir()
+    folders.root.symlink_to(tmp_path / "target")
+    with pytest.raises(PermissionError, match=r"somebody else has put another in the place of it: '.*treadle-slots-"):
+        folders.new()
+    folders.close()
+    assert [one.name for one in tmp_path.iterdir()] == ["target"]
 
 
 def test_a_folder_is_removed_however_deep_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

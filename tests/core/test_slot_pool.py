@@ -19,7 +19,7 @@ from fleet import until
 from treadle.shared import keeper
 from treadle.shared.model import Capability, GroupId
 from treadle.shared.processes import Life, identity, life_of
-from treadle.worker.slots import enclosed
+from treadle.worker.slots import enclosed, keeping
 from treadle.worker.slots import pool as pools
 from treadle.worker.slots.enclosed import Ended, SlotProcess
 from treadle.worker.slots.frames import Kind, write
@@ -208,7 +208,7 @@ async def test_a_first_process_that_cannot_be_had_leaves_no_folder(
     pool = Pool(1, [MODULE], tmp_path)
     before = files_of_this_process()
     with monkeypatch.context() as patched:
-        patched.setattr(pools, "start_keeper", no_file)
+        patched.setattr(keeping, "start_keeper", no_file)
         for _ in range(3):
             with pytest.raises(Ended, match="Too many open files"):
                 await pool.take(ONE, WORK)

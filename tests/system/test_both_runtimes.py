@@ -12,11 +12,14 @@ import pytest
 from fleet import until
 from inside import at_work
 from treadle.coordinator import Client, MissionFailed, MissionSpec, WorkSpec
+from treadle.shared.errors import Misuse
 from treadle.shared.model import AgentId
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Worker
 from treadle.worker.handlers import Runtime
 from treadle.worker.loading import load
+from treadle.worker.programs import from_options
+from treadle.worker.slots.tools import collect_tools
 
 pytestmark = pytest.mark.slow
 
@@ -136,3 +139,39 @@ async def test_every_end_of_a_handler_is_the_same_in_each_runtime(runtime: Runti
     places = {failure.item: failure.place for failure in caught.value.failures}
     assert re.search(rf"{re.escape(behaviours.__file__)}:\d+$", places["loop-value-error"])
     assert left_in(tmp_path) == [], "no folder of a slot is left"
+
+
+@pytest.mark.parametrize("runtime", ["task", "process"])
+async def test_a_tool_that_is_marked_beside_the_handlers_is_theirs_in_each_runtime(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """S17: given to the Worker too, as `treadle-worker run` gives it."""
+    endpoint = FakeEndpoint()
+    worker = Worker(
+        load("behaviours"),
+        endpoint=endpoint,
+        name=AgentId("one"),
+        runtime=runtime,
+        slot_dir=tmp_path,
+        tools=collect_tools(behaviours),
+    )
+    item = WorkSpec(id="a", capability="both.uses_a_tool", inputs={"word": "yes"}, tools=["both.upper"], retry=0)
+    async with at_work(worker), Client.connect(endpoint, actor="ann") as client:
+        mission = await client.submit(MissionSpec(id="m", objective="tools", work=[item]))
+        assert await mission.results(timeout=30) == {"a": "YES"}
+
+
+@pytest.mark.parametrize("given", ["another name", "another function under its name"])
+def test_a_tool_that_only_the_worker_has_is_refused_where_handlers_run_in_processes(given: str) -> None:
+    """Before anything runs: its handlers would have none, or another of that name."""
+
+    def here(word: str) -> str:
+        return word
+
+    name = "both.upper" if given.endswith("its name") else "lower"
+    wrong = rf'tools: .{name}.: .* mark it with @tool\("{name}"\) in behaviours, or import it there'
+    with pytest.raises(Misuse, match=wrong):
+        Worker(load("behaviours"), endpoint="", name=AgentId("one"), runtime="process", tools={name: here})
+    Worker(load("behaviours"), endpoint="", name=AgentId("one"), runtime="task", tools={name: here})
+    program = from_options(["echo=echo {word}"])
+    Worker(program, endpoint="", name=AgentId("one"), tools={name: here})

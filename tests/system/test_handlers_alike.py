@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
-from fleet import Desk, Fleet, until
+from fleet import Desk, Fleet, Member, until
 from treadle.coordinator import MissionFailed, Retry, WorkSpec
 from treadle.shared import codec
 from treadle.shared.model import EventKind, ItemState
+from treadle.shared.processes import identity
 
 K = EventKind
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("runtime", ["task", "process"])]
 
 
-async def started(fleet: Fleet, runtime: str) -> None:
+async def started(fleet: Fleet, runtime: str, *, slots: int = 2) -> Member:
     in_processes = ("--runtime", runtime) if runtime == "process" else ()
-    fleet.start(slots=2, arguments=("--handlers", "both_handlers", *in_processes))
+    worker = fleet.start(slots=slots, arguments=("--handlers", "both_handlers", *in_processes))
     await fleet.ready()
+    return worker
 
 
 def work(id: str, capability: str, inputs: dict[str, Any], **of: Any) -> WorkSpec:
@@ -148,3 +151,34 @@ async def test_blocked_frees_the_slot_and_says_what_it_needs(runtime: str, fleet
     assert view.state is ItemState.BLOCKED
     (event,) = await desk.of_kind("m", K.BLOCKED)
     assert codec.unpack(event.payload, what="needs") == {"of": "an answer"}
+
+
+LEFT = (
+    "a task that swallows its cancellation",
+    "the executor of the loop",
+    "an executor of its own",
+    "a thread of anyio",
+    "a thread",
+)
+
+
+async def test_what_a_handler_leaves_running_holds_back_neither_its_result_nor_its_slot_nor_its_workers_end(
+    runtime: str, fleet: Fleet, desk: Desk
+) -> None:
+    """S16: a process that something is left in is ended with it, and is no other run's."""
+    worker = await started(fleet, runtime)
+    left = [
+        work(f"{kind}-{number}", kind, {"what": what}, timeout_s=30.0)
+        for kind in ("leaves", "leaves-sync")
+        for number, what in enumerate(LEFT)
+    ]
+    mission = await desk.submit("m", *left)
+    pids = await mission.results(timeout=50)
+    assert {one.lease_number for one in (await mission.items()).values()} == {1}
+    other = await desk.submit("n", work("a", "slow", {"s": 0}), work("b", "slow", {"s": 0}))
+    assert await other.results(timeout=15) == {"a": "slept", "b": "slept"}
+    if runtime == "process":
+        assert len(set(pids.values())) == len(left)
+        await until(lambda: not any(map(identity, pids.values())), description="their processes are ended")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_status(within_s=10) == 0, worker.tail()

@@ -91,10 +91,10 @@ def main() -> None:
         home.leave(terms)
         with asyncio.Runner() as runner:
             ended = runner.run(_run(line, _handler(terms, handlers), given_of(parts), tools))
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        line.say(Kind.END, *ended)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
+            line.say(Kind.END, *ended)  # not behind what the handler left running, which may never end
         line.say(Kind.CLEAN, home.come_back())
 
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import anyio
-from treadle.shared.containment import MARK, end_enclosed, is_alone
+from treadle.shared.containment import MARK, end_enclosed, is_alone, remains
 from treadle.shared.errors import Corrupt, Misuse
 from treadle.shared.processes import KILL_PATIENCE_S, Child, Life, spawn
 
@@ -130,7 +130,8 @@ class SlotProcess(asyncio.Protocol):
 
     async def _end(self) -> str:
         while (left := await in_thread(end_enclosed, self._child.identity, self.mark)) is not Life.GONE:
-            _log.error("process %d of a slot cannot be ended (%s); its slot is not used before it is", self.pid, left)
+            what = f"{left}: {await in_thread(remains, self._child.identity, self.mark) or 'gone by now'}"
+            _log.error("process %d of a slot cannot be ended (%s); its slot is not used before it is", self.pid, what)
             await asyncio.sleep(1)
         status = await in_thread(self._child.wait, KILL_PATIENCE_S)
         await in_thread(self.printed.finish)

@@ -14,16 +14,14 @@ import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
-from treadle.shared.containment import start_keeper
 from treadle.shared.model import Capability, GroupId
-from treadle.shared.processes import Child
 
 from . import errand
 from .capture import Capture
@@ -31,6 +29,7 @@ from .enclosed import Ended, SlotProcess
 from .environment import allowed
 from .folders import Folders, sweep
 from .frames import Kind
+from .keeping import Keeping
 from .threads import in_thread
 
 IDLE_S = 30.0
@@ -57,7 +56,7 @@ class Facilities:
 
     folders: Folders
     capture: Capture
-    keeper: Child
+    keeping: Keeping
 
     @classmethod
     def open(cls, base: Path | None) -> Facilities:
@@ -68,20 +67,20 @@ class Facilities:
             made.callback(folders.close)
             capture = Capture()
             made.callback(capture.close)
-            keeper = start_keeper(folders.mark, folders.root)
+            keeping = Keeping(folders.mark, folders.root)
             made.pop_all()
-        return cls(folders, capture, keeper)
+        return cls(folders, capture, keeping)
 
     def close(self) -> None:
         self.capture.close()
         self.folders.close()
-        self.keeper.stop(grace_s=1)
+        self.keeping.stop()
 
 
 class Pool:
     """One Worker's processes."""
 
-    def __init__(self, slots: int, modules: Sequence[str] = (), base: Path | None = None) -> None:
+    def __init__(self, slots: int, modules: Iterable[str] = (), base: Path | None = None) -> None:
         """`base`: where the folder of the Worker is made; None: the folder for temporary files."""
         self._slots = slots
         self._modules = sorted(set(modules))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ class ProcessErrand:
             self._stop(self._service.why or OVER)
             with anyio.move_on_after(2 * errand.UNWIND_S, shield=True):
                 said = await self._last_word()
+                await self._cleaned_up()
         finally:
             self._is_at_work = False
             for task in self._asks:
@@ -95,6 +97,9 @@ class ProcessErrand:
             await self._pool.end(self._process)
             raise Reported(ended(f"it said what is no end of a run: {error}", self._handler)) from None
         self._is_clean = isinstance(came, Packed) and cancelled is None
+        if said is not None and cancelled is None and not self._is_clean:
+            with anyio.move_on_after(errand.UNWIND_S, shield=True):
+                await self._cleaned_up()
         how = "" if self._is_clean else await self._pool.end(self._process)
         if isinstance(came, Packed):
             return came
@@ -144,6 +149,11 @@ class ProcessErrand:
             return await self._process.next(Kind.END)
         except Ended:
             return None
+
+    async def _cleaned_up(self) -> None:
+        """Returns when what the handler left running has seen its cancellation: a killed task cleans nothing up."""
+        with suppress(Ended):
+            await self._process.next(Kind.CLEAN)
 
     def _hear(self, frame: Frame) -> None:
         if frame.kind is Kind.SAY:

@@ -11,7 +11,8 @@ A tool that is named `context` in its first parameter gets the context of the ru
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -82,6 +83,23 @@ def tools_of(functions: Mapping[str, Tool | Callable[..., Any]]) -> dict[str, To
         name: _made(check_capability(name, field="tools"), given.function if isinstance(given, Tool) else given)
         for name, given in functions.items()
     }
+
+
+def check_enclosed(tools: Mapping[str, Tool], modules: Set[str]) -> None:
+    """Misuse for a tool that handlers in processes of their own would not have, or would have another of.
+
+    Such a process imports these modules, and has the tools that are marked in them.
+    """
+    marked: dict[str, Tool] = {}
+    for module in modules:
+        marked |= collect_tools(sys.modules[module])
+    for name, one in tools.items():
+        if modules and (name not in marked or marked[name].function is not one.function):
+            raise Misuse(
+                f"tools: {name!r}: a handler in a process of its own has only the tools that are marked in its module: mark "
+                f'it with @tool("{name}") in {" or ".join(sorted(modules)[:4])}, or import it there; or give it to a Worker '
+                "whose handlers all have runtime='task'"
+            )
 
 
 def _made(name: str, function: object) -> Tool:
