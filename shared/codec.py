@@ -23,7 +23,8 @@ from uuid import UUID
 import msgpack
 
 from .errors import Corrupt, Misuse
-from .model import EVENT_FIELDS, Event, GroupId, ItemId
+from .lifecycle import QUIET_KINDS
+from .model import EVENT_FIELDS, Event, EventKind, GroupId, ItemId
 
 PAYLOAD_MAX = 1 << 20
 INPUTS_MAX = RESULT_MAX = CHECKPOINT_MAX = PAYLOAD_MAX
@@ -289,6 +290,14 @@ def _data_pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
     return re.compile(" ".join(parts).encode())
 
 
+_VOID = {"to": "-", "phase": "-", "milestones": "-"}
+
+
+def _void(kind: EventKind) -> tuple[str, ...]:
+    """In place of data that cannot be read, so that whoever shows an Event shows this one too."""
+    return tuple(_VOID.get(name, "0") for name in EVENT_FIELDS[kind])
+
+
 _SHAPES = {
     kind.value.encode(): (kind, kind.value, kind.value.startswith("work."), _data_pattern(names))
     for kind, names in EVENT_FIELDS.items()
@@ -297,7 +306,10 @@ _SHAPES = {
 
 
 def read_entry(group: GroupId, entry_id: bytes, fields: Mapping[bytes, bytes]) -> tuple[int, str, str, str, list[str]]:
-    """Sequence, kind, item ('' for none), causer and data of one entry; Corrupt for what no script writes."""
+    """Sequence, kind, item ('' for none), causer and data of one entry; Corrupt for what no script writes.
+
+    No data: it cannot be read, and its kind bears no state.
+    """
     found = _ENTRY_ID.fullmatch(entry_id)
     shape = _SHAPES.get(fields.get(b"k", b""))
     if found is None or shape is None or fields.keys() != _FIELDS:
@@ -306,40 +318,51 @@ def read_entry(group: GroupId, entry_id: bytes, fields: Mapping[bytes, bytes]) -
     item, by, data = fields[b"i"], fields[b"b"], fields[b"d"]
     if b"\n" in data:
         data = data.partition(b"\n")[0]
-    if not data_pattern.fullmatch(data):
-        raise _corrupt_event(group, entry_id, fields, f"its data is not ({', '.join(EVENT_FIELDS[kind])})")
+    is_read = data_pattern.fullmatch(data) is not None and len(data) <= EVENT_MAX
+    if not is_read and kind not in QUIET_KINDS:
+        raise _corrupt_event(group, entry_id, fields, f"its data is not {_wanted(kind)}")
     if not _TIME.fullmatch(fields[b"t"]) or not _CAUSER.fullmatch(by):
         raise _corrupt_event(group, entry_id, fields, "its time is not milliseconds, or its causer not a token")
     if (not _ITEM.fullmatch(item)) if concerns_item else item:
         raise _corrupt_event(group, entry_id, fields, "its item is not a token, or it concerns none")
-    if len(data) > EVENT_MAX:
-        raise _corrupt_event(group, entry_id, fields, f"its data is larger than {EVENT_MAX:,} bytes")
-    return int(found[1]), text, item.decode(), by.decode(), data.decode().split(" ")
+    return int(found[1]), text, item.decode(), by.decode(), data.decode().split(" ") if is_read else []
 
 
 def read_event(group: GroupId, incarnation: int, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Event:
     """The Event in one entry of a Group's stream; Corrupt for an id, kind, field or token that no script writes."""
     seq, _, item, by, data = read_entry(group, entry_id, fields)
-    payload, quarantined = fields[b"d"].partition(b"\n")[2], ""
-    if len(payload) > EVENT_MAX:  # no state hangs on it: it is left out, not the Event
+    kind, raw = _SHAPES[fields[b"k"]][0], fields[b"d"]
+    payload, quarantined = raw.partition(b"\n")[2], ""
+    is_read = bool(data)
+    if not is_read:
+        quarantined = f"{len(raw):,} bytes that are not {_wanted(kind)}, digest {digest(raw)}"
+        data = list(_void(kind))
+    elif len(payload) > EVENT_MAX:  # no state hangs on it: it is left out, not the Event
         quarantined = f"{len(payload):,} bytes, at most {EVENT_MAX:,}, digest {digest(payload)}"
     return Event(
         group=group,
         incarnation=incarnation,
         seq=seq,
-        kind=_SHAPES[fields[b"k"]][0],
+        kind=kind,
         at_ms=int(fields[b"t"]),
         item=ItemId(item) if item else None,
         by=by,
         data=tuple(data),
         payload=b"" if quarantined else payload,
         quarantined=quarantined,
+        is_void=not is_read,
     )
+
+
+def _wanted(kind: EventKind) -> str:
+    return f"({', '.join(EVENT_FIELDS[kind])}) in at most {EVENT_MAX:,} bytes"
 
 
 def _corrupt_event(group: GroupId, entry_id: bytes, fields: Mapping[bytes, bytes], why: str) -> Corrupt:
     seen = ", ".join(f"{shown(name, 8)}: {shown(fields[name])}" for name in sorted(fields)[:8])
-    return Corrupt(f"group {group}: log entry {shown(entry_id)} is not an Event: {why}; {seen}")
+    raw = fields.get(b"d", b"")
+    known = f"its data has {len(raw):,} bytes, digest {digest(raw)}"
+    return Corrupt(f"group {group}: log entry {shown(entry_id)} is not an Event: {why}; {known}; {seen}")
 
 
 def digest(raw: bytes) -> str:

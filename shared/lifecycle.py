@@ -183,6 +183,14 @@ GROUP_CALLS: dict[EventKind, frozenset[str]] = {
 }
 """Events of a Group itself, which move neither its Mission nor an item, and the calls in which they happen."""
 
+QUIET_KINDS = frozenset(
+    {
+        *(_K.PROGRESSED, _K.SCHEDULE_DISCLOSED, _K.OFFER_DECLINED, _K.REPRIORITISED),
+        *(_K.PREEMPTION_REQUESTED, _K.PREEMPTION_OVERDUE, _K.SNAPSHOT_CREATED, _K.GROUP_ARCHIVED),
+    }
+)
+"""Kinds that bear no state: one whose data cannot be read is quarantined and counts as processed (S12)."""
+
 TERMINAL_ITEMS = frozenset({_S.VERIFIED, _S.FAILED, _S.CANCELLED})
 TERMINAL_MISSIONS = frozenset({MissionState.APPROVED, MissionState.FAILED, MissionState.CANCELLED})
 

@@ -196,7 +196,9 @@ class Event:
     data: tuple[str, ...] = ()
     payload: bytes = b""
     quarantined: str = ""
-    """Why its payload was left out ('' where it was not): no state hangs on it, so the Event counts as processed."""
+    """Why its payload, or all it says, was left out ('' where it was not): no state hangs on it, it counts as processed."""
+    is_void: bool = False
+    """Whether all that it says was left out: there is nothing in it to be acted upon."""
 
     @property
     def event_id(self) -> EventId:

@@ -92,7 +92,7 @@ class Projection:
         """Move the state by the next Event; Corrupt for a hole, another incarnation, or a step the table does not have."""
         if event.incarnation != self.incarnation:
             raise self._corrupt(event.seq, event.kind, f"is of incarnation {event.incarnation}, not {self.incarnation}")
-        self._step(event.seq, event.kind.value, event.item or "", event.by, event.data)
+        self._step(event.seq, event.kind.value, event.item or "", event.by, () if event.is_void else event.data)
 
     def fold_entries(self, entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
         """The same for entries as a stream has them, without an Event made of each."""
@@ -165,7 +165,10 @@ class Projection:
         if seq != self.through + 1:
             raise Corrupt(f"group {self.group}: sequence {self.through + 1} is missing, {seq} follows; halt this Group")
         try:
-            if name:
+            if not data:  # it could not be read, and no state hangs on it
+                if not self.mission:
+                    raise ValueError("no transition: the Mission is nothing")
+            elif name:
                 self._move_item(kind, name, by, data)
             elif not self._move_mission(kind, data):
                 raise ValueError(f"no transition: the Mission is {self.mission or 'nothing'}")

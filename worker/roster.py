@@ -1,8 +1,8 @@
 """The Workers that one user runs on one machine, each with a small record for those who want to reach it from outside.
 
 A record says which process a Worker is, so that a later process of the same pid is never taken for it. One that was left
-behind by a kill is known by that, and removed by the next who looks. A record of another boot, or of another container that
-shares the folder, is nobody's business here: it is neither shown nor removed.
+behind by a kill is known by that, and removed by the next who looks; so is one of an earlier boot of this host. A record of
+another host, or of another container that shares the folder, is nobody's business here: it is neither shown nor removed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from treadle.shared.errors import Misuse
@@ -27,6 +29,7 @@ DRAIN = signal.SIGUSR2
 RECORD_BYTES_MAX = 4_096
 RECORDS_MAX = 4_096
 PATIENCE_MAX_S = 366 * 86_400
+_BOOT = re.compile(r"[0-9a-f]{8}\.")
 ATTEMPTS = 3
 """One that ends may remove the folder just now, since it was empty."""
 _log = logging.getLogger("treadle.worker")
@@ -46,6 +49,8 @@ class Record:
     """How long it takes to end at the most, once it was asked."""
     store: str = ""
     """Which store it works for, by `store_name`; '' where its record does not say it."""
+    host: str = ""
+    """The name of its machine; '' likewise."""
 
     @property
     def process(self) -> Identity:
@@ -63,7 +68,7 @@ class Record:
             found: Any = json.loads(raw)
             patience_s = float(found["patience_s"])
             ids = str(found["name"]), int(found["pid"]), str(found["started"]), str(found["space"])
-            record = cls(*ids, patience_s, str(found.get("store", "")))
+            record = cls(*ids, patience_s, str(found.get("store", "")), str(found.get("host", "")))
             is_one = record.process and record.started != UNKNOWN and 0 <= patience_s <= PATIENCE_MAX_S
             return record if is_one else None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError, Misuse):
@@ -96,14 +101,21 @@ def living() -> list[Record]:
             continue
         for path in sorted(folder.glob("*.json"))[:RECORDS_MAX]:
             record = _read(path)
-            if record is None or record.space != space:
+            is_past = record is not None and _is_of_an_earlier_boot(record, space)
+            if record is None or (record.space != space and not is_past):
                 continue
-            if life_of(record.process) is Life.GONE:
+            if is_past or life_of(record.process) is Life.GONE:
                 with suppress(OSError):
                     path.unlink()
             else:
                 found[record.process] = record
     return sorted(found.values(), key=lambda record: (record.name, record.pid))
+
+
+def _is_of_an_earlier_boot(record: Record, space: str) -> bool:
+    """Whether this host has started anew since: nothing of it runs. Another host's boot tells nothing, nor one not known."""
+    are_known = all(_BOOT.match(one) for one in (record.space, space))
+    return are_known and record.host == gethostname() and record.space.partition(".")[0] != space.partition(".")[0]
 
 
 @contextmanager
@@ -125,7 +137,7 @@ def _write(name: str, patience_s: float, store: str) -> Path | None:
     if who is None or who.started == UNKNOWN:
         _log.warning("this process cannot be told from a later one of its pid: `treadle-worker drain` will not find it")
         return None
-    record = Record(name, who.pid, who.started, here(), patience_s, store)
+    record = Record(name, who.pid, who.started, here(), patience_s, store, gethostname())
     causes: list[str] = []
     for folder in folders():
         for _ in range(ATTEMPTS):

@@ -307,7 +307,7 @@ class Tenure:
     def fold(self, partition: int, group: GroupId, events: Iterable[Event]) -> None:
         """Folds Events that are new to this Worker, and stops the runs that they end."""
         try:
-            for event in events:
+            for event in (one for one in events if not one.is_void):
                 self.queues.fold(event)
                 if event.kind is EventKind.PREEMPTION_OVERDUE:
                     self.preempting.overdue(event, self.runs)
@@ -360,7 +360,9 @@ class Tenure:
 
     def halt(self, group: GroupId, error: Corrupt) -> None:
         """Takes nothing more of a Group whose log cannot be trusted; other Groups go on."""
-        _log.error("group %s is halted here: %s", shown(group), error)
+        name = shown(group)
+        what = f"`treadle verify {name}` tells what differs, `treadle repair {name}` puts it right; other Groups go on"
+        _log.error("group %s is halted here: %s; %s", name, error, what)
         self.halted.add(group)
         self._halted_s[group] = anyio.current_time()
         self.taking.ready.remove(group)

@@ -38,8 +38,11 @@ def verify(
     say something else. Reads only; a Mission that changes faster than it can be read is said, pause it for the moment.
     Exit status 1 where something differs.
 
+    An Event that cannot be read and on which no state hangs is no difference: it is left out, and listed.
+
     --json: {"missions": [{"mission", "events", "items", "halted", "error", "more", "differences": [{"where", "what",
-    "expected", "found"}]}]}; halted: why it was halted, else null; more: not all differences are listed
+    "expected", "found"}], "quarantined": [{"seq", "kind", "why"}]}]}; halted: why it was halted, else null; more: not all
+    differences are listed; quarantined: what was left out, with its size and digest
     """
     if bool(missions) == every:
         raise Misuse("MISSION: name at least one, or --all for every Mission of the store, not both")
@@ -72,7 +75,7 @@ async def _verified(store: Store, name: str, *, as_json: bool) -> dict[str, Any]
     except (Refused, Unavailable) as error:
         if not as_json:
             note(f"treadle: {error}")
-        return {"mission": name, "error": str(error), "halted": None, "differences": []}
+        return {"mission": name, "error": str(error), "halted": None, "differences": [], "quarantined": []}
     if not as_json:
         _say_verified(name, found)
     return {
@@ -86,12 +89,17 @@ async def _verified(store: Store, name: str, *, as_json: bool) -> dict[str, Any]
             {"where": one.where, "what": one.what, "expected": one.expected, "found": one.found}
             for one in found.differences
         ],
+        "quarantined": [{"seq": one.seq, "kind": one.kind, "why": one.quarantined} for one in found.quarantined],
     }
 
 
 def _say_verified(name: str, found: verifying.Verified) -> None:
     halted = f", HALTED ({found.halted}): `treadle repair {safe(name)}` makes its log anew" if found.halted else ""
     what = f"{times(found.events, 'Event')}, {times(found.items, 'item')}"
+    if found.quarantined:
+        what += f", {len(found.quarantined):,} left out"
+    for event in found.quarantined[:SHOWN]:
+        note(f"  {safe(name)}: Event {event.seq} ({event.kind}) is left out: {event.quarantined}")
     if not found.differences:
         say(f"{safe(name)}: {what}, no difference{halted}")
         return

@@ -99,6 +99,15 @@ def too_old(group: GroupId, after: int, first: int, snapshot: int) -> CursorTooO
     )
 
 
+def left_out(event: Event) -> str:
+    """What is said of an Event that was quarantined."""
+    what = "the payload of " if not event.is_void else ""
+    return (
+        f"group {shown(event.group)}: {what}Event {event.seq} ({event.kind}, entry {event.seq}-0 of its log) is left out: "
+        f"{event.quarantined}; no state hangs on it, the Group goes on; `treadle verify {shown(event.group)}` counts them"
+    )
+
+
 def events_from(group: GroupId, incarnation: int, after: int, entries: Iterable[Entry]) -> list[Event]:
     """The Events of a log's entries; Corrupt where the one behind `after` is missing, or a later one."""
     events: list[Event] = []
@@ -110,7 +119,7 @@ def events_from(group: GroupId, incarnation: int, after: int, entries: Iterable[
             )
             raise Corrupt(f"log of group {group}: {gap} missing, {event.seq} follows; halt this Group")
         if event.quarantined:
-            _log.error("group %s: the payload of Event %s is left out: %s", shown(group), event.seq, event.quarantined)
+            _log.warning("%s", left_out(event))
         after = event.seq
         events.append(event)
     return events

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TreadleError, Unavailable
-from ..model import STARTS_EPOCH_MS, GroupId, ItemId, ItemState, MissionState, Usage
+from ..model import STARTS_EPOCH_MS, Event, GroupId, ItemId, ItemState, MissionState, Usage
 from ..names import name_of, unknown_mission
 from ..projection import Projection
 from . import keys, listed, log, views
@@ -46,6 +46,8 @@ class Verified:
     items: int
     halted: str
     differences: tuple[Difference, ...]
+    quarantined: tuple[Event, ...] = ()
+    """The first SHOWN_MAX Events of its log, or payloads of them, that cannot be read, and on which no state hangs."""
     has_more: bool = False
 
 
@@ -100,7 +102,8 @@ async def _compare(store: Store, base: str, group: GroupId, progress: Progress |
     if not log.is_record(record):
         found.append(Difference("mission", _RECORD, "as the store wrote it", repr(record[:100])))
     through = int(recorded) if recorded is not None and recorded.isdigit() else 0
-    told = await _told(store, base, group, through, found, progress)
+    left_out: list[Event] = []
+    told = await _told(store, base, group, through, found, left_out, progress)
     inspected = await inspect(store, group, found)
     if inspected is not None:
         found += [Difference(item, _RECORD, "as the store wrote it", what) for item, what in inspected.damaged]
@@ -110,7 +113,9 @@ async def _compare(store: Store, base: str, group: GroupId, progress: Progress |
             found += await _compare_account(store, group)
             found += await store.run(listed.listed, base, group, inspected.ids, views.halted(record))
     events, items = through, len(inspected.ids) if inspected else 0
-    return Verified(group, events, items, views.halted(record), tuple(found[:SHOWN_MAX]), len(found) > SHOWN_MAX)
+    return Verified(
+        group, events, items, views.halted(record), tuple(found[:SHOWN_MAX]), tuple(left_out), len(found) > SHOWN_MAX
+    )
 
 
 async def _compare_state(store: Store, base: str, group: GroupId, told: Projection | None) -> list[Difference]:
@@ -164,6 +169,7 @@ async def _told(
     group: GroupId,
     through: int,
     found: list[Difference],
+    left_out: list[Event],
     progress: Progress | None,
 ) -> Projection | None:
     """What the log folds to at a sequence; None, with the difference noted, where it cannot be trusted."""
@@ -177,6 +183,8 @@ async def _told(
                 return told
             for event in events[: through - told.through]:
                 told.fold(event)
+                if event.quarantined and len(left_out) < SHOWN_MAX:
+                    left_out.append(event)
             if progress is not None:
                 progress(told.through, through)
         await store.run(log.read_after, base, group, through, 1)  # behind its end there is nothing

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from treadle.shared import codec
 from treadle.shared.errors import Corrupt, Misuse
+from treadle.shared.lifecycle import QUIET_KINDS
 from treadle.shared.model import EVENT_FIELDS, EventKind, GroupId
 
 GROUP = GroupId("m-1")
@@ -429,6 +430,25 @@ def test_a_payload_beyond_its_bound_is_quarantined_and_its_event_is_processed() 
     event = codec.read_event(GROUP, 1, b"12-0", entry(d=b"1 l 1767225610000 2\n" + payload))
     assert (event.seq, event.get("lease"), event.payload) == (12, "l", b"")
     assert event.quarantined == f"65,537 bytes, at most 65,536, digest {codec.digest(payload)}"
+
+
+@pytest.mark.parametrize("kind", sorted(QUIET_KINDS))
+def test_s12_of_a_kind_that_bears_no_state_all_that_cannot_be_read_is_quarantined(kind: EventKind) -> None:
+    """Its envelope is sound; whoever shows it finds each field that its kind has."""
+    item, garbage = (b"a" if kind.value.startswith("work.") else b""), b"\xc1\n\xff"
+    event = codec.read_event(GROUP, 1, b"12-0", entry(kind, d=garbage, i=item))
+    assert (event.seq, event.kind, event.payload, event.is_void) == (12, kind, b"", True)
+    assert event.quarantined.startswith("3 bytes that are not (")
+    assert event.quarantined.endswith(f"digest {codec.digest(garbage)}")
+    again = entry(kind, d=" ".join(event.data).encode(), i=item)
+    assert codec.read_event(GROUP, 1, b"12-0", again).data == event.data, "what stands in place is of its shape"
+
+
+@pytest.mark.parametrize("kind", sorted(set(EventKind) - QUIET_KINDS))
+def test_s12_of_a_kind_that_bears_state_nothing_is_left_out(kind: EventKind) -> None:
+    item = b"a" if kind.value.startswith("work.") else b""
+    with pytest.raises(Corrupt, match=rf"its data has 1 bytes, digest {codec.digest(bytes([0xC1]))}"):
+        codec.read_event(GROUP, 1, b"12-0", entry(kind, d=b"\xc1", i=item))
 
 
 @given(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from house.reading import ROOT
@@ -161,6 +162,26 @@ def test_the_record_of_another_namespace_or_boot_is_left_alone(folder: Path, chi
     path = written(folder, Record("w", child.pid, "else.1", "else.4026531836", 1.0))
     assert roster.living() == []
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("space", "host", "stays"),
+    [
+        ("00000000.1", gethostname(), False),
+        ("00000000.1", "another", True),
+        ("00000000.1", "", True),
+        ("else.1", gethostname(), True),
+        (roster.here() + "1", gethostname(), True),
+    ],
+    ids=["earlier boot", "another host", "host not written down", "boot not known", "another container"],
+)
+def test_a_record_of_an_earlier_boot_of_this_host_is_removed_and_no_process_of_its_pid_is_signalled(
+    space: str, host: str, stays: bool, folder: Path, child: processes.Child
+) -> None:
+    path = written(folder, Record("w", child.pid, child.identity.started, space, 1.0, host=host))
+    assert roster.living() == []
+    assert path.exists() is stays
+    assert child.poll() is None
 
 
 @pytest.mark.parametrize("what", ["open to others", "a link", "a file"])

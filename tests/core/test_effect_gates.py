@@ -336,8 +336,7 @@ def test_a_file_whose_record_cannot_be_read_is_named_and_its_lock_is_let_go(tmp_
         place.write(passage.place, "torn")
         (record,) = (tmp_path / "book.txt.effects" / "done").iterdir()
         record.write_bytes(torn)
-        with pytest.raises(Corrupt, match=record.name):
-            passage.close()
+        passage.close()
         with pytest.raises(Corrupt, match=record.name):
             place.gate.enter(KEY, SECOND)
         record.unlink()

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from treadle.shared import projection
 from treadle.shared.lifecycle import (
     GROUP_CALLS,
     ITEM_MOVES,
     MISSION_MOVES,
+    QUIET_KINDS,
     TERMINAL_ITEMS,
     TERMINAL_MISSIONS,
     Given,
     next_state,
 )
 from treadle.shared.model import EVENT_FIELDS, EXTENSION_KINDS, EventKind, ItemState, MissionState
+from treadle.worker.core.queues import ENDS_A_RUN
 
 NO_ROW_YET: frozenset[ItemState] = frozenset()
 """States of the protocol that no row leads to so far; a row that comes shortens this list."""
@@ -52,6 +55,12 @@ def test_each_cause_leads_from_a_state_to_one_target_whoever_causes_it() -> None
             ownerless = move.cause is EventKind.UNBLOCKED and move.given is Given.OWNERLESS
             targets.setdefault((source, move.cause, ownerless), set()).add(move.target)
     assert {pair: found for pair, found in targets.items() if len(found) > 1} == {}
+
+
+def test_s12_a_kind_that_may_be_left_out_moves_nothing_and_no_reader_takes_a_step_for_it() -> None:
+    moved = {move.cause for move in ITEM_MOVES if move.sources != {move.target}}
+    assert not QUIET_KINDS & (moved | MISSION_MOVES.keys() | {EventKind(kind) for kind in projection._STEPS})
+    assert not QUIET_KINDS & ENDS_A_RUN
 
 
 def test_only_an_unblocking_asks_whether_somebody_owns_the_item() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,38 @@ def test_standard_output_is_the_result_as_json_or_as_text(output: bytes, result:
 def test_an_output_that_is_no_text_is_a_final_failure() -> None:
     with pytest.raises(Fail, match=r"neither JSON nor text in UTF-8 \(byte 2\)"):
         endings.result_of(b"ab\xff")
+
+
+def test_the_mark_that_a_slot_is_asked_for_is_made_in_the_folder_and_through_no_link(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / files.STOP).symlink_to(elsewhere)
+    assert files.mark_stop(folder) == ""
+    assert files.mark_stop(folder) == "", "twice is fine"
+    assert (folder / files.STOP).is_file()
+    assert not (folder / files.STOP).is_symlink()
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_mark_that_the_program_made_something_else_of_is_said(make: Any, tmp_path: Path) -> None:
+    make(tmp_path / files.STOP)
+    assert re.match(
+        r"checkpoint: '\.stop' cannot be made: .*; leave that name to the Worker", files.mark_stop(tmp_path)
+    )
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("/nowhere"), os.mkfifo])
+def test_whatever_file_is_called_ready_is_ready_and_can_be_removed(make: Any, tmp_path: Path) -> None:
+    assert not files.is_ready(tmp_path)
+    make(tmp_path / files.READY)
+    assert files.is_ready(tmp_path)
+
+
+def test_a_folder_called_ready_is_said_and_ends_the_run_for_good(tmp_path: Path) -> None:
+    (tmp_path / files.READY).mkdir()
+    with pytest.raises(
+        Fail, match=r"'\.ready' is a folder; make a plain file of it, as `touch \.ready` does"
+    ) as caught:
+        files.is_ready(tmp_path)
+    assert not caught.value.retryable

@@ -93,6 +93,13 @@ async def _changed(world: World, change: dict[bytes, bytes]) -> None:
     await _remade(world, found)
 
 
+async def garble(world: World, seq: int, data: bytes) -> None:
+    """Put other data into one Event of the log."""
+    found = await entries(world)
+    found[seq - 1] = (found[seq - 1][0], {**found[seq - 1][1], b"d": data})
+    await _remade(world, found)
+
+
 async def _malformed(world: World) -> None:
     await _changed(world, {b"d": b"not what such an Event holds"})
 

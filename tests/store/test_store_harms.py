@@ -6,22 +6,24 @@ import logging
 
 import pytest
 from builders import CAPABILITY, GROUP, OTHER, a_new_item, an_event
-from store.harms import DAMAGE
-from store.world import SHORT_MS, Hand, World, a_submit, a_take
+from store.harms import DAMAGE, garble
+from store.world import SHORT_MS, Hand, World, a_submit, a_take, a_word
+from treadle.shared import codec
 from treadle.shared.errors import Corrupt
 from treadle.shared.model import AgentId, EventKind, Grant, GroupId
+from treadle.shared.store import snapshots, verifying
 from treadle.shared.store.authority import capability_set
 from treadle.worker.core.inbox import HELD_EVENTS_MAX, LINKS_MAX, Inbox
 
 GOOD = GroupId("good")
 
 
-async def begun(world: World) -> tuple[Hand, Grant, Grant]:
+async def begun(world: World, *, ttl_ms: int = SHORT_MS) -> tuple[Hand, Grant, Grant]:
     """A Group to be harmed with one item that runs, and one of a Group that nobody harms."""
     world.audited = False
     await world.mission(GROUP, a_new_item("a"), a_new_item("b"), a_new_item("c", after=("a",)))
     await world.mission(GOOD, a_new_item("a"), a_new_item("b"))
-    hand = await world.hand(ttl_ms=SHORT_MS)
+    hand = await world.hand(ttl_ms=ttl_ms)
     (bad,), (good,) = await hand.take(), await hand.take(GOOD)
     return hand, bad, good
 
@@ -88,10 +90,50 @@ async def test_a_payload_that_is_left_out_is_said_with_its_digest(
 ) -> None:
     await begun(world)
     await DAMAGE["a malformed payload"].harm(world)
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
         events = await world.log()
-    assert events[2].payload == b""
-    assert f"group {GROUP}: the payload of Event 3 is left out: 65,537 bytes" in caplog.text
+    assert (events[2].payload, events[2].is_void) == (b"", False)
+    assert (
+        f"group {GROUP}: the payload of Event 3 (work.offer.created, entry 3-0 of its log) is left out: " in caplog.text
+    )
+    (left_out,) = (await verifying.verify(world.store, GroupId(GROUP))).quarantined
+    assert (left_out.seq, left_out.quarantined.startswith("65,537 bytes")) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xc1\xff\n\x00", b"", b"1 " + b"x" * codec.EVENT_MAX], ids=["bytes", "none", "long"]
+)
+async def test_s12_an_event_that_bears_no_state_and_cannot_be_read_is_left_out_and_its_group_goes_on(
+    data: bytes, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sequence, entry and digest are said; a Snapshot of the log, and what is replayed of it, are as if it were whole."""
+    hand, bad, _ = await begun(world, ttl_ms=60_000)
+    assert (await hand.do(a_word(bad, phase="one"))).code == "OK"
+    (said,) = [event.seq for event in await world.log() if event.kind is EventKind.PROGRESSED]
+    whole = await snapshots.fold(world.store, GroupId(GROUP))
+    await garble(world, said, data)
+    with caplog.at_level(logging.WARNING):
+        events = await world.log()
+    event = events[said - 1]
+    assert (event.seq, event.kind, event.item, event.is_void) == (said, EventKind.PROGRESSED, "a", True)
+    assert f"Event {said} (work.progressed, entry {said}-0 of its log) is left out: {len(data):,} bytes" in caplog.text
+    assert f"digest {codec.digest(data)}" in caplog.text
+    assert (await snapshots.fold(world.store, GroupId(GROUP))).canonical() == whole.canonical()
+    found = await verifying.verify(world.store, GroupId(GROUP))
+    assert ([one.seq for one in found.quarantined], found.differences, found.halted) == ([said], (), "")
+    for number in range(2):
+        assert (await hand.do(a_submit([bad, *await hand.take()][number]))).code == "OK"
+    assert len(await world.log()) > said + 3
+    assert not (await halted(world)).startswith("halted")
+
+
+async def test_s12_an_event_that_bears_state_and_cannot_be_read_is_told_with_sequence_and_digest(world: World) -> None:
+    await begun(world)
+    await garble(world, 3, b"\xc1")
+    with pytest.raises(
+        Corrupt, match=rf"log entry b'3-0' is not an Event: .*1 bytes, digest {codec.digest(bytes([0xC1]))}"
+    ):
+        await world.log()
 
 
 async def test_a_command_on_a_damaged_item_halts_its_group(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from inside import a_worker, at_work
 from treadle.coordinator import Client, MissionSpec, WorkSpec
 from treadle.shared import codec
 from treadle.shared.damage import Damage
-from treadle.shared.model import EventKind, GroupId, ItemId, Urgency
-from treadle.shared.store import Store, keys, stuck
+from treadle.shared.model import AgentId, Capability, EventKind, GroupId, ItemId, Urgency
+from treadle.shared.progress import Said
+from treadle.shared.store import Authority, Progress, Store, Take, Turn, keys, stuck
 from treadle.shared.store.embedded import EmbeddedServer
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context
@@ -116,3 +118,69 @@ async def test_br_55_one_item_whose_bytes_were_overwritten_is_parked_among_100_a
     assert (told["gates"][0]["code"], told["damage"]) == ("HELD", asdict(found))
     assert f"({found.words()})" in " ".join(run("why", "m/a").stdout.split())
     assert len(await desk.of_kind("m", K.STARTED, "a")) == (await mission.items())["a"].lease_number == 1
+
+
+async def one_who_died(store: Store, agent: AgentId, *groups: GroupId) -> None:
+    """An older session of this Agent has started an item of each Group, and said how far it is."""
+    authority, capability = Authority(store), Capability("fleet.sleep")
+    session, _ = await authority.open_session(agent, [capability], lease_ttl_ms=60_000, nonce="n")
+    for number, group in enumerate(groups):
+        partition = store.partition_of(group)
+        ask = Turn(partition, 1, (Take(group, capability, 1, 0),), slots=1, lane=number)
+        (answer,) = await authority.turns(session, [ask])
+        assert not isinstance(answer, Exception)
+        (grant,) = answer.outcomes[0].grants
+        assert grant.lease is not None
+        word = Progress(group, grant.item, grant.ownership_epoch, grant.lease.lease_id, Said(1, 10, phase="one"))
+        (answer,) = await authority.turns(session, [Turn(partition, 2, (word,), lane=number)])
+        assert not isinstance(answer, Exception)
+    await authority.aclose()
+
+
+async def _put(redis: Any, *, key: str, entry_id: bytes, fields: dict[bytes, bytes]) -> None:
+    await redis.xadd(key, fields, id=entry_id)
+
+
+async def garble(store: Store, group: GroupId, kind: EventKind) -> int:
+    """Writes other bytes over what the first Event of a kind says; its sequence."""
+    key = keys.log(store.base(store.partition_of(group)), group)
+    entries = await store.run(lambda redis: redis.xrange(key))
+    (at, *_) = [at for at, (_, fields) in enumerate(entries) if fields[b"k"] == kind.value.encode()]
+    entries[at][1][b"d"] = NOT_PACKED
+    await store.run(lambda redis: redis.delete(key))
+    for entry_id, fields in entries:
+        await store.run(partial(_put, key=key, entry_id=entry_id, fields=fields))
+    return at + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_s12_an_event_that_cannot_be_read_halts_its_group_only_where_it_bears_state(
+    fleet: Fleet, desk: Desk, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Both logs are read by the Worker that takes up what it had; the digest of what stands there is said."""
+    items = [sleeper(f"i{n:03}", 0.005) for n in range(100)]
+    quiet = await desk.submit("quiet", *items)
+    await desk.submit("stateful", *items[:3])
+    beside = await desk.submit("beside", *items[:20])
+    await one_who_died(desk.store, AgentId("w"), GroupId("quiet"), GroupId("stateful"))
+    said = await garble(desk.store, GroupId("quiet"), K.PROGRESSED)
+    bad = await garble(desk.store, GroupId("stateful"), K.STARTED)
+    worker = fleet.start("w")
+    await fleet.ready(worker)
+    assert len(await beside.results(timeout=30)) == 20
+    assert len(await quiet.results(timeout=60)) == 100
+    assert worker.child.poll() is None
+    log, digest = " ".join(worker.log_text().split()), codec.digest(NOT_PACKED)
+    assert f"Event {said} (work.progressed, entry {said}-0 of its log) is left out: " in log
+    assert f"group stateful is halted here: group stateful: log entry b'{bad}-0' is not an Event" in log
+    assert f"{len(NOT_PACKED)} bytes, digest {digest}" in log
+    assert "`treadle verify stateful` tells what differs, `treadle repair stateful` puts it right" in log
+    assert "group quiet is halted" not in log
+    run = Commands(server.url, tmp_path)
+    (found,) = run("verify", "quiet", "--json").document()["missions"]
+    assert [(one["seq"], one["kind"]) for one in found["quarantined"]] == [(said, "work.progressed")]
+    assert digest in found["quarantined"][0]["why"]
+    assert found["differences"] == []
+    assert "1 left out, no difference" in run("verify", "quiet").stdout
+    assert "is not an Event" in run("verify", "stateful", status=1).stdout

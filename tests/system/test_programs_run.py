@@ -208,3 +208,34 @@ async def test_other_languages_are_no_different(program: list[str], code: object
         pytest.skip(f"{program[0]} is not on this machine")
     with anyio.fail_after(30):
         assert await Program(program)(Told(), {"a": 123}) == code  # type: ignore[arg-type]
+
+
+async def test_a_program_that_makes_a_folder_of_its_mark_is_ended_and_told(tmp_path: Path) -> None:
+    script = 'echo $$ > "$1"; mkdir "$TREADLE_CHECKPOINT/.ready"; sleep 100'
+    with pytest.raises(Fail, match=r"'\.ready' is a folder; make a plain file of it"):
+        await ran(script, str(tmp_path / "pid"))
+    pid = int((tmp_path / "pid").read_text())
+    await until(lambda: not Path(f"/proc/{pid}").exists(), description="it is gone")
+
+
+async def test_a_mark_that_cannot_be_made_is_in_the_log_and_the_program_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told, made, seen = Told(), tmp_path / "made", tmp_path / "seen"
+    script = 'mkdir "$TREADLE_CHECKPOINT/.stop"; touch "$1"; while [ ! -e "$2" ]; do sleep 0.01; done; echo done'
+    err = ""
+
+    def is_said() -> bool:
+        nonlocal err
+        err += capfd.readouterr().err
+        return "checkpoint: '.stop' cannot be made: Is a directory; leave that name to the Worker" in err
+
+    async def ask() -> None:
+        await until(made.exists, description="the program has made a folder of it")
+        told.why_stopped = "its slot is asked for"
+        await until(is_said, description="it is said")
+        seen.touch()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        assert await ran(script, str(made), str(seen), told=told) == "done"

@@ -9,6 +9,8 @@
 `effect.at` is a copy of the file. Beside the file stands a folder `<file>.effects`: `lock`; `part.<key>`, the copy; and
 `done/<key>`, a record for each key. The rename of the record commits; the copy takes the file's place after it, by whoever
 comes next where this process is killed between. The lock is held while the body runs, and is a lock of one host.
+
+Nothing is committed where somebody else meddled meanwhile: took the lock's file or the copy away, or changed the file itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from treadle.shared import codec
-from treadle.shared.errors import Corrupt, Misuse, Unavailable
+from treadle.shared.errors import Unavailable
 
 from .token import Token, judge
 
@@ -56,13 +58,17 @@ class FileGate:
         return passage
 
     def _locked(self, key: str) -> int:
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        place = self._folder / "lock"
         for _ in range(1 + round(self._busy_s / _AGAIN_S)):
+            lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 # Not a lock of the process, as `lockf` gives: two slots of one Worker would both have it.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return lock
+                if _is_at(lock, place):  # else somebody took the file away that was waited for
+                    return lock
+                os.close(lock)
             except BlockingIOError:
+                os.close(lock)
                 time.sleep(_AGAIN_S)
             except OSError as error:  # a file system without them, as some NFS
                 os.close(lock)
@@ -70,7 +76,6 @@ class FileGate:
             except BaseException:
                 os.close(lock)
                 raise
-        os.close(lock)
         raise Unavailable(f"effect {key}: {self.path} is held by another one's body for more than {self._busy_s:g} s")
 
 
@@ -85,6 +90,10 @@ class FilePassage:
         self._key = key
         self._token = token
         self._lock: int | None = lock
+        self._before: _Seen = None
+        """The file as it was copied; None where there was none."""
+        self._is_open = False
+        """Whether the copy is this run's own, and not committed."""
 
     def begin(self) -> None:
         """Puts in place what was committed before and is not there yet, then looks and notes."""
@@ -96,23 +105,44 @@ class FilePassage:
             return
         judge(self._token, found and found[0], key=self._key)
         self._note(None)
-        if self._path.exists():
+        self._is_open = True
+        self._before = _seen(self._path)
+        if self._before is not None:
             shutil.copy2(self._path, self.place)
 
     def commit(self, result: bytes) -> None:
-        """Keeps the result and the copy, which takes the file's place."""
+        """Keeps the result and the copy, which takes the file's place; Unavailable, nothing done, where somebody meddled."""
+        self._check()
         if self.place.exists():
             _sync(self.place)
             _sync(self.place.parent)
+        self._is_open = False
         self._note(result)
         self._settle(self.place)
+
+    def _check(self) -> None:
+        """That the lock held is still the one that others wait for, and what was copied still what stands there."""
+        lock = self.place.with_name("lock")
+        if self._lock is None or not _is_at(self._lock, lock):
+            what = f"{lock} was taken away, others may be at it"
+        elif _read(self._record) != (self._token, None):
+            what = f"{self._record} was taken away or written by somebody else"
+        elif _seen(self._path) != self._before:
+            what = f"{self._path} was changed by somebody who does not come through this gate"
+        elif self._before is not None and not self.place.exists():
+            what = f"{self.place}, the copy of the file, was taken away"
+        else:
+            return
+        raise Unavailable(f"effect {self._key}: {what}; nothing was done, it may be tried again")
 
     def close(self) -> None:
         """Lets go of the lock; a copy that was not committed goes."""
         if self._lock is not None:
             lock, self._lock = self._lock, None
             try:
-                if self.stored is None:
+                if self._is_open:  # whatever its record says: where the lock was lost it may be of another run
+                    self.place.unlink(missing_ok=True)
+                elif self.stored is None:
                     self._settle(self.place)
             finally:
                 os.close(lock)
@@ -141,13 +171,28 @@ def _read(record: Path) -> tuple[Token, bytes | None] | None:
     except FileNotFoundError:
         return None
     said = codec.unpack(raw, what=str(record), limit=_RECORD_MAX) if raw else None
+    fields = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    return Token.noted(fields.get("token"), place=str(record)), fields.get("result")
+
+
+_Seen = tuple[int, int, int, int] | None
+
+
+def _seen(path: Path) -> _Seen:
+    """What tells whether a file is another one, or has other content; None where there is none."""
     try:
-        fields = cast("dict[str, Any]", said)
-        return Token.parse(fields["token"]), fields["result"]
-    except (Misuse, TypeError, KeyError):
-        raise Corrupt(
-            f"{record}: is no record of an effect; see whether it was done, and write it anew or delete it"
-        ) from None
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether what is open is what stands there now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _sync(path: Path) -> None:

@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import redis
-from treadle.shared.errors import Misuse, Refused, Unavailable
+from redis.exceptions import OutOfMemoryError
+from treadle.shared.errors import Corrupt, Misuse, Refused, Unavailable
 
 from .token import Token, judge
 
@@ -97,7 +98,7 @@ class RedisGate:
                 return RedisPassage(self, key, token, stored)
             seen = stands[0] or b""
             if seen:
-                judge(token, Token.parse(seen.decode()), key=key)
+                judge(token, Token.noted(seen, place=self._prefix + key), key=key)
         raise Unavailable(f"effect {key}: others come to it all the time; it was not begun")
 
     def commit(self, key: str, token: Token, result: bytes, queue: Queue) -> None:
@@ -105,15 +106,24 @@ class RedisGate:
         flat = [part for command in queue.queued for part in (len(command), *command)]
         stands = self.run(_COMMIT, key, token.wire(), result, self._keep_s, *flat)
         if _result(stands, key) is None or stands[0] != token.wire().encode():
-            judge(token, Token.parse(stands[0].decode()) if stands[0] else None, key=key)
+            judge(token, Token.noted(stands[0], place=self._prefix + key) if stands[0] else None, key=key)
             raise Unavailable(f"effect {key}: its record is gone; nothing was done")
 
     def run(self, script: str, key: str, *arguments: _Argument) -> _Stands:
-        """What stands after a script; Unavailable where the server does not say."""
+        """What stands after a script; Unavailable where the server does not say, Corrupt where its record is something else."""
         try:
             token, result, torn = self._client.eval(script, 1, self._prefix + key, *arguments)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise Unavailable(f"effect {key}: {error}") from error
+        except (OutOfMemoryError, redis.ReadOnlyError) as error:  # said before a script begins
+            raise Unavailable(f"effect {key}: {error}; nothing was done") from error
+        except redis.ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise Corrupt(
+                f"effect {key}: the key {self._prefix + key} holds something else than its record; see whether the effect was "
+                "done, and delete the key where it may be"
+            ) from None
         return token, result, torn
 
 

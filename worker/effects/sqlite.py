@@ -71,6 +71,8 @@ class SqliteGate:
         try:
             gone = connection.execute("DELETE FROM treadle_effects WHERE noted < strftime('%s', 'now') - ?", (older_s,))
             return gone.rowcount
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"{os.fspath(self._path)}: {error}; nothing was forgotten") from error
         finally:
             connection.close()
 
@@ -131,9 +133,12 @@ class SqlitePassage:
         if connection.has_refused or not connection.in_transaction:
             raise Misuse(f"effect {self._key}: its body ended the transaction, or tried to; {_LEAVE}")
         connection.release()
-        # The lock was held since the token was looked at: nobody can have come between.
-        connection.execute(_RESULT, (self._key, self._token.wire(), result))
-        connection.execute("COMMIT")
+        try:
+            # The lock was held since the token was looked at: nobody can have come between.
+            connection.execute(_RESULT, (self._key, self._token.wire(), result))
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:  # full, or without a write-ahead log another one reads for too long
+            raise Unavailable(f"effect {self._key}: cannot be committed ({error}); nothing was done") from error
 
     def close(self) -> None:
         """Rolls back what was not committed."""
@@ -173,7 +178,8 @@ def _note(connection: sqlite3.Connection, key: str, token: Token) -> bytes | Non
             connection.execute(_NOTE, (key, token.wire()))
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite ends it by itself where its disk is full
+            connection.execute("ROLLBACK")
         raise
     return stored
 
@@ -184,6 +190,6 @@ def _look(connection: sqlite3.Connection, key: str, token: Token) -> bytes | Non
         return None
     highest, result = row
     if result is None:
-        judge(token, Token.parse(highest), key=key)
+        judge(token, Token.noted(highest, place=f"table treadle_effects, key {key}"), key=key)
         return None
     return bytes(result)

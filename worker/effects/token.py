@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from treadle.shared.errors import Misuse, Stale
+from treadle.shared.errors import Corrupt, Misuse, Stale
 from treadle.shared.names import token as name_token
 
 _WIRE = re.compile(r"(\d{1,16}):(\d{1,16}):(\d{1,16}):([\w.~%-]{1,2400})", re.ASCII)
@@ -36,6 +36,17 @@ class Token(NamedTuple):
             raise Misuse(f"fencing token: {text[:80]!r} is none (incarnation:epoch:number:lease)")
         incarnation, epoch, number, lease = found.groups()
         return cls(int(incarnation), int(epoch), int(number), lease)
+
+    @classmethod
+    def noted(cls, raw: object, *, place: str) -> Token:
+        """The token that a gate noted; Corrupt, naming its place, where somebody else wrote there."""
+        text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+        try:
+            return cls.parse(text if isinstance(text, str) else "")
+        except Misuse:
+            raise Corrupt(
+                f"{place}: is no record of an effect; see whether it was done, and write it anew or delete it"
+            ) from None
 
 
 def judge(token: Token, highest: Token | None, *, key: str) -> None:

@@ -25,6 +25,32 @@ _OURS = frozenset({READY, STOP})
 _NOT_OURS = "checkpoint: it was saved by another kind of handler, not by a command; submit the work anew"
 
 
+def is_ready(folder: Path) -> bool:
+    """Whether the program has marked its files as ready. Fail, for good, where its mark is no file that could be removed."""
+    try:
+        found = (folder / READY).lstat()
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        raise Fail(f"checkpoint: {READY!a} is a folder; make a plain file of it, as `touch {READY}` does")
+    return True
+
+
+def mark_stop(folder: Path) -> str:
+    """Makes the mark that a slot is asked for; what is wrong where the program has something else there, else ''.
+
+    Nothing is written through a link: it would be out of the folder.
+    """
+    path = folder / STOP
+    try:
+        if path.is_symlink():
+            path.unlink()
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
+    except OSError as error:
+        return f"checkpoint: {STOP!a} cannot be made: {error.strerror}; leave that name to the Worker"
+    return ""
+
+
 def packed(folder: Path) -> dict[str, Any]:
     """The files of a folder as a Checkpoint. Fail, for good, for what is no plain file, too many, or too large."""
     names = sorted({path.name for path in folder.iterdir()} - _OURS)

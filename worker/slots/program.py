@@ -179,16 +179,14 @@ class _Run:
             ended.cancel()
 
     async def _look(self, process: Process) -> None:
-        if self._is_ready():
+        if files.is_ready(self._folder):
             await self._save()
         if not self._is_asked and self._context.why_stopped:
             self._is_asked = True
-            (self._folder / files.STOP).touch()
+            if wrong := files.mark_stop(self._folder):
+                os.write(2, f"{wrong}\n".encode())  # to the log, as what the program says
             if self._saves_on_sigterm:
                 _send(process, signal.SIGTERM)
-
-    def _is_ready(self) -> bool:
-        return os.path.lexists(self._folder / files.READY)
 
     async def _save(self) -> None:
         await self._context.checkpoint(files.packed(self._folder))
@@ -200,7 +198,7 @@ class _Run:
         failure = endings.failure(process.returncode, said.encode())
         if failure is None:
             return endings.result_of(bytes(self._output))
-        if self._is_ready():
+        if files.is_ready(self._folder):
             await self._save()
         if self._is_asked and self._saves_on_sigterm:  # it ended because it was told to: no failure
             await self._context.checkpoint(self._context.checkpoint_state)
