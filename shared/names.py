@@ -35,7 +35,7 @@ def text_token(text: str) -> str:
 
 def name_of(token_: str) -> str:
     """The name a token was made from."""
-    return unquote(token_)
+    return unquote(token_) if "%" in token_ else token_  # it is asked often, and of most tokens for nothing
 
 
 def shown(token_: str) -> str:

@@ -84,6 +84,8 @@ class Secrets(Mapping[str, str]):
 
     def refuse_in(self, raw: bytes, field: str) -> None:
         """Misuse where one of them stands in `raw`, in any form that would be hidden, by its name."""
+        if not self.__values:
+            return
         if self.__forms is None:
             self.__forms = [(name, form.encode()) for name, value in self.items() for form in forms(value)]
         for name, form in self.__forms:

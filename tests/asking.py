@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.shared.redaction import Secrets
 from treadle.worker.slots.given import Given
 
 
@@ -56,4 +57,6 @@ def given_to(**inputs: Any) -> Given:
         resolution=None,
         contract={},
         name="m/a",
+        credentials=Secrets(),
+        spent={},
     )

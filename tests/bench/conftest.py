@@ -98,8 +98,13 @@ class Crew:
         return child.pid
 
     def ran(self, name: str = "w") -> int:
-        """How many no-op items it ran."""
+        """How many items it ran."""
         return int(RAN.unpack((self.folder / f"ran-{name}").read_bytes())[0])
+
+    def took_ms(self, name: str = "w") -> float:
+        """How long a handler was at it, the mean of all that ran."""
+        ran, took_ns = RAN.unpack((self.folder / f"ran-{name}").read_bytes())
+        return float(took_ns / ran / 1e6)
 
     def log(self) -> list[list[str]]:
         path = self.folder / "log"
@@ -118,8 +123,8 @@ class Crew:
         for child in self.children.values():
             child.stop(grace_s=10)
         self.children.clear()
-        for path in self.folder.iterdir():
-            path.unlink()
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
 
 
 @pytest.fixture

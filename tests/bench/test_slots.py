@@ -1,6 +1,7 @@
 """What it costs to begin a handler, from its run being there to its first line: in a task, a thread, a process.
 
-A slot is free again when its run has unwound: `again` is the whole, from one run to the next.
+A slot is free again when its run has unwound: `again` is the whole, from one run to the next. What a whole run costs beside
+the store, from its grant to its end asked for, is CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from asking import Asked, given_to
 from bench import starts
 from bench.measuring import Results, percentile
 from treadle.shared import codec
-from treadle.shared.model import GroupId
+from treadle.shared.model import AgentId, Grant, GroupId, ItemId, Lease, LeaseId
+from treadle.shared.progress import Said
+from treadle.shared.store import Operation, Outcome
 from treadle.worker.handlers import Handler
 from treadle.worker.loading import collect, settle
 from treadle.worker.slots.contexts import LoopContext, ThreadContext
@@ -23,10 +26,14 @@ from treadle.worker.slots.errand import Errand
 from treadle.worker.slots.occupancy import Occupancy
 from treadle.worker.slots.pool import Pool
 from treadle.worker.slots.processes import ProcessErrand
+from treadle.worker.slots.run import Run
+from treadle.worker.slots.slot import carry_out
 from treadle.worker.slots.tasks import TaskErrand
 from treadle.worker.slots.threads import ThreadErrand
+from treadle.worker.slots.workshop import Workshop
 
 WARM, COLD, TASKS = 200, 10, 2_000
+NEVER_MS = 1 << 53
 
 
 GIVEN = given_to(i=1)
@@ -67,6 +74,42 @@ async def test_a_start_in_a_task_or_a_thread(results: Results, rounds: range, sc
                 await errand.unwound()
                 whole.append(time.monotonic() - began_s)
             results.add(f"slot start, {'thread' if found[name].is_sync else 'task'}", row(delays, whole))
+
+
+class Desk:
+    """Takes every end of a run."""
+
+    def __init__(self) -> None:
+        self.workshop = Workshop(Occupancy(1))
+
+    async def ask(self, _partition: int, _operation: Operation) -> Outcome:
+        return Outcome("OK")
+
+    def closing(self, _lease: Lease) -> None: ...
+
+    def progress(self, _run: Run, _said: Said) -> None: ...
+
+
+class NoBodies:
+    async def read(self, _partition: int, wanted: list[tuple[GroupId, ItemId, str]]) -> list[bytes | None]:
+        raise AssertionError(wanted)
+
+
+async def test_a_whole_run_of_a_no_op(results: Results, rounds: range, scaled: Callable[[int], int]) -> None:
+    handler, runs, agent = handlers("task")["starts.loop"], scaled(TASKS), AgentId("bench-1")
+    inputs = codec.pack({"i": 1}, field="inputs", limit=codec.PAYLOAD_MAX)
+    items = [ItemId(f"i{number}") for number in range(runs)]
+    leases = [Lease(LeaseId(item), GROUP, item, agent, 1, 1, 1, NEVER_MS, 1, "r") for item in items]
+    grants = [
+        Grant(0, GROUP, lease.item, handler.capability, 1, 1, NEVER_MS, 1, lease, 0, (), inputs, b"")
+        for lease in leases
+    ]
+    for _ in rounds:
+        desk = Desk()
+        began_s = time.process_time()
+        for grant, lease in zip(grants, leases, strict=True):
+            await carry_out(Run(grant, lease, handler, desk), NoBodies())
+        results.add("a whole run of a no-op", {"CPU us": 1e6 * (time.process_time() - began_s) / runs})
 
 
 @pytest.mark.timeout(300)

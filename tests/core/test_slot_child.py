@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -45,8 +44,7 @@ print([name for name in sys.modules if name.split('.')[0] == 'redis' or name.sta
 def test_what_a_run_is_given_arrives_as_it_was(
     inputs: dict[str, Any], results: dict[str, Any], resolution: Any
 ) -> None:
-    whole = replace(
-        given_to(**inputs),
+    whole = given_to(**inputs)._replace(
         item="a/b",
         ownership_epoch=2,
         incarnation=3,

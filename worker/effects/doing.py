@@ -31,6 +31,12 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 Told = tuple[str, bytes]
 """An outcome's code, and the result of an effect that was recorded."""
+OF_THE_CALLER = {
+    "QUOTA_EXCEEDED": "its WorkItem has 256 already, the most one may have; split it, or keep more in one effect",
+    "SCHEMA_VALIDATION_FAILED": "the store does not take its name or its result",
+    "REVISION_CONFLICT": "the store does not know that it was begun",
+}
+"""What is refused and does not end the run."""
 
 
 class Notes(Protocol):
@@ -169,7 +175,7 @@ class Effects:
         told = await asked
         if told[0] in ("OK", "REPEATED", "STORED"):
             return told
-        if told[0] not in _OF_THE_CALLER:
+        if told[0] not in OF_THE_CALLER:
             await let_others_run()  # the lease is lost: where that cancels the handler, here
         raise self._refusal(name, told[0])
 
@@ -185,9 +191,9 @@ class Effects:
         return await self._agreed(name, ask())
 
     def _refusal(self, name: str, code: str) -> BaseException:
-        if code not in _OF_THE_CALLER:
+        if code not in OF_THE_CALLER:
             return self._stopped()
-        return Refused(f"effect {name} of {self._doer.name}: {_OF_THE_CALLER[code]}", code=code)
+        return Refused(f"effect {name} of {self._doer.name}: {OF_THE_CALLER[code]}", code=code)
 
     def _stopped(self) -> Stopped:
         return Stopped(f"the run of {self._doer.name} is over ({self._notes.why})")
@@ -216,14 +222,6 @@ async def _in_thread(call: Callable[[Unpack[Arguments]], T], *arguments: *Argume
         task.uncancel()
         task.cancel()  # comes at the next await, counted once
     return work.result()
-
-
-_OF_THE_CALLER = {
-    "QUOTA_EXCEEDED": "its WorkItem has 256 already, the most one may have; split it, or keep more in one effect",
-    "SCHEMA_VALIDATION_FAILED": "the store does not take its name or its result",
-    "REVISION_CONFLICT": "the store does not know that it was begun",
-}
-"""What is refused and does not end the run."""
 
 
 def _found(told: Told, passage: Passage[Any]) -> Told:

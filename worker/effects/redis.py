@@ -92,7 +92,7 @@ class RedisGate:
         """The token is noted; nothing is locked."""
         seen = b""
         for _ in range(_ATTEMPTS):
-            stands = self.run(_NOTE, key, seen, token.wire(), self._keep_s)
+            stands = self._run(_NOTE, key, seen, token.wire(), self._keep_s)
             stored = _result(stands, key)
             if stored is not None or stands[0] == token.wire().encode():
                 return RedisPassage(self, key, token, stored)
@@ -104,12 +104,12 @@ class RedisGate:
     def commit(self, key: str, token: Token, result: bytes, queue: Queue) -> None:
         """Runs the commands and keeps the result, where no later run was here."""
         flat = [part for command in queue.queued for part in (len(command), *command)]
-        stands = self.run(_COMMIT, key, token.wire(), result, self._keep_s, *flat)
+        stands = self._run(_COMMIT, key, token.wire(), result, self._keep_s, *flat)
         if _result(stands, key) is None or stands[0] != token.wire().encode():
             judge(token, Token.noted(stands[0], place=self._prefix + key) if stands[0] else None, key=key)
             raise Unavailable(f"effect {key}: its record is gone; nothing was done")
 
-    def run(self, script: str, key: str, *arguments: _Argument) -> _Stands:
+    def _run(self, script: str, key: str, *arguments: _Argument) -> _Stands:
         """What stands after a script; Unavailable where the server does not say, Corrupt where its record is something else."""
         try:
             token, result, torn = self._client.eval(script, 1, self._prefix + key, *arguments)

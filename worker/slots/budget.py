@@ -45,8 +45,7 @@ class Budget:
         self.limits = dict(limits or {})
         self._lock = threading.Lock()
         self._before = dict(spent or {})
-        self._spent = dict(self._before)
-        self._saved = self._spent
+        self._saved = self._spent = self._before  # one mapping for all: what is spent makes a new one
 
     def spend(self, dimension: str, amount: int) -> None:
         """Charges `amount`. OverBudget where less is left; a dimension without a limit is only counted."""
@@ -76,6 +75,8 @@ class Budget:
     @property
     def here(self) -> dict[str, int]:
         """By this attempt."""
+        if self._spent is self._before:
+            return {}
         return {name: more for name, amount in self._spent.items() if (more := amount - self._before.get(name, 0))}
 
     @property

@@ -7,21 +7,14 @@ a run leaves behind is said, and the Worker then ends this process.
 from __future__ import annotations
 
 import asyncio
-import gc
-import locale
 import logging
 import os
-import resource
-import signal
 import socket
 import sys
-import tempfile
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from treadle.shared import codec
@@ -42,7 +35,7 @@ from .errand import Errand
 from .failures import blocked_of, failure_of, traceback_of
 from .frames import FRAME_MAX, Kind
 from .given import Given, given_of
-from .limits import Limits, apply
+from .home import Home
 from .occupancy import Occupancy
 from .piped import Line, LineLog, PipedService
 from .results import pack_result
@@ -50,11 +43,8 @@ from .tasks import TaskErrand
 from .threads import ThreadErrand
 from .tools import Tool, collect_tools
 
-OURS = ("MainThread", "follow-owner")
-"""The threads that stand here between runs."""
 REASON_CHARS_MAX = 1_000
 """So many of a reason travel; fewer are kept."""
-_LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 _log = logging.getLogger("treadle.worker")
 
 
@@ -79,7 +69,7 @@ def main() -> None:
         line.say(Kind.READY, str(error))
     else:
         line.say(Kind.READY, "")
-    home = _Home()
+    home = Home()
     while True:
         parts: dict[str, bytes] = {}
         while (frame := line.hear()).kind is not Kind.BEGIN:
@@ -171,90 +161,6 @@ def _failure(error: BaseException, handler: Handler, *, retryable: bool) -> tupl
         )
         failure = replace(failure, text=text)
     return "failure", failure.evidence()
-
-
-class _Home:
-    """What this process is between runs, and comes back to."""
-
-    def __init__(self) -> None:
-        self._folder = Path.cwd()
-        self._umask = os.umask(0o077)
-        os.umask(self._umask)
-        self._environment = dict(os.environ)
-        self._path = list(sys.path)
-        self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
-        self._files = _files()
-        self._state = _state()
-
-    def leave(self, terms: Mapping[str, Any]) -> None:
-        """Goes to a run's folder, with its environment and limits."""
-        os.environ |= cast("dict[str, str]", terms["environment"])
-        os.chdir(terms["folder"])
-        apply(Limits(**terms["limits"]))
-        self._state = _state()  # limits are part of it
-
-    def come_back(self) -> str:
-        """Undoes what can be undone, and names what the run has left behind."""
-        os.chdir(self._folder)
-        os.umask(self._umask)
-        os.environ.clear()
-        os.environ |= self._environment
-        sys.path[:] = self._path
-        tempfile.tempdir = None  # it remembers the run's folder
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, action in self._signals.items():
-            if signal.getsignal(number) is not action and action is not None:
-                signal.signal(number, action)
-        state = _state()
-        changed = [name for name in state if state[name] != self._state[name]]
-        return ", ".join(
-            [*_children(), *_threads(), *sorted(f"file {one}" for one in _files() ^ self._files), *changed]
-        )[:400]
-
-
-def _state() -> dict[str, object]:
-    """What else a run may change for those after it, and is cheaper ended with the process than put back."""
-    return {
-        "signals held back": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-        "limits": [resource.getrlimit(what) for what in _LIMITS],
-        "priority": os.getpriority(os.PRIO_PROCESS, 0),
-        "users": (os.getresuid(), os.getresgid()),
-        "standard streams": [id(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
-        "logging": (logging.root.manager.disable, [id(one) for one in logging.root.handlers]),
-        "tracing": (sys.gettrace(), sys.getprofile()),
-        "recursion limit": sys.getrecursionlimit(),
-        "time-out of sockets": socket.getdefaulttimeout(),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "garbage collection": gc.isenabled(),
-    }
-
-
-def _children() -> list[str]:
-    """This process adopts what loses its parent: no child means no descendant at all."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return []
-    return ["a child process"]
-
-
-def _threads() -> list[str]:
-    for thread in threading.enumerate():
-        if thread.name == "AnyIO worker thread":  # told to end, with the run's loop
-            thread.join(1)
-    names = [one.name for one in threading.enumerate()]
-    missing = [f"no thread {name}" for name in OURS if name not in names]
-    return missing + [f"thread {name}" for name in names if name not in OURS]
-
-
-def _files() -> frozenset[str]:
-    """What is open, by number and what it is; the listing's own is not."""
-    found = set[str]()
-    with suppress(FileNotFoundError):
-        for one in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):
-                found.add(f"{one.name} ({one.readlink()})")
-    return frozenset(found)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,6 @@ class _RunContext:
         self._tools = tools or {}
         self._state = given.state
         self._pid = os.getpid()
-        self._logger = _RunLogger(logging.getLogger("treadle.handler"), {"run": given.name})
 
     @property
     def mission(self) -> str:
@@ -91,9 +90,9 @@ class _RunContext:
     def folder(self) -> Path:
         return Path(self._service.folder())
 
-    @property
+    @cached_property
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        return self._logger
+        return _RunLogger(logging.getLogger("treadle.handler"), {"run": self._given.name})
 
     def progress(
         self, done: float, total: float = 1.0, *, note: str = "", phase: str = "", milestone: str = ""
@@ -184,7 +183,7 @@ class ThreadContext(_RunContext):
     """The `SyncContext` of one run, whose handler is in a thread."""
 
     def checkpoint(self, state: dict[str, Any]) -> None:
-        """As the other's, from the thread the handler was called in."""
+        """As `LoopContext.checkpoint`, from the thread the handler was called in."""
         self._check_process("checkpoint")
         self._raise_if_over()
         try:

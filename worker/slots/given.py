@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.shared import codec
 from treadle.shared.redaction import Secrets, known
@@ -13,8 +12,7 @@ _RESULTS = "results"
 PART_MAX = codec.PAYLOAD_MAX + 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(NamedTuple):
     """One run's own; nothing of it is another run's."""
 
     mission: str
@@ -37,22 +35,19 @@ class Given:
     """What its submitter agreed besides the defaults."""
     name: str
     """MISSION/ITEM as messages show it."""
-    credentials: Secrets = field(default_factory=Secrets)
+    credentials: Secrets
     """What its Mission and capability are granted."""
-    spent: Mapping[str, int] = field(default_factory=dict[str, int])
+    spent: Mapping[str, int]
     """Of its budget, by earlier attempts, as far as it was saved."""
 
 
 def parts_of(given: Given) -> Iterator[tuple[str, bytes]]:
     """All of it in packed parts, none of them larger than a body may be: each result of a dependency is one."""
-    for one in fields(given):
-        value = getattr(given, one.name)
-        if one.name != _RESULTS:
-            plain = dict(value) if isinstance(value, Secrets) else value
-            yield one.name, codec.pack(plain, field=one.name, limit=PART_MAX)
-            continue
-        for item, result in value.items():
-            yield f"{_RESULTS}/{item}", codec.pack(result, field=f"{_RESULTS}/{item}", limit=PART_MAX)
+    plain = given._asdict() | {"credentials": dict(given.credentials)}
+    results = plain.pop(_RESULTS)
+    plain |= {f"{_RESULTS}/{item}": result for item, result in results.items()}
+    for name, value in plain.items():
+        yield name, codec.pack(value, field=name, limit=PART_MAX)
 
 
 def given_of(parts: Mapping[str, bytes]) -> Given:

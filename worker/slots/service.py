@@ -14,6 +14,7 @@ from treadle.shared.errors import Misuse
 from treadle.shared.progress import Said
 from treadle.shared.store import BeginEffect, CommitEffect, Save, Yield
 
+from ..effects.doing import OF_THE_CALLER
 from .run import End, Run
 
 
@@ -160,10 +161,6 @@ class RunService:
 
     async def _noted(self, operation: BeginEffect | CommitEffect) -> tuple[str, bytes]:
         outcome = await self._run.desk.ask(self._run.grant.partition, operation)
-        if not outcome.done and outcome.code not in _OF_AN_EFFECT:
+        if not outcome.done and outcome.code not in OF_THE_CALLER:
             self._run.lose(outcome.code)
         return outcome.code, outcome.result or b""
-
-
-_OF_AN_EFFECT = ("QUOTA_EXCEEDED", "SCHEMA_VALIDATION_FAILED", "REVISION_CONFLICT")
-"""Refusals that leave the run as it is."""

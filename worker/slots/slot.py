@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
@@ -109,7 +110,7 @@ class _Attempt:
         self._inputs: dict[str, Any] = {}
 
     async def make(self, found: list[bytes | None], bodies: Bodies) -> None:
-        """Calls the handler, and names the end of its run: a Submit or a Fail; neither, where the run was stopped."""
+        """Calls the handler, and names the end of its run; none, where the run was stopped."""
         run = self._run
         try:
             given = await self._given(found, bodies)
@@ -129,18 +130,17 @@ class _Attempt:
         except Exception as error:  # the same at the next attempt, but for credentials that are not there now
             self._fail(error, retryable=isinstance(error, Unavailable))
             return
+        await self._carry_out(given, call, timeout_s)
+
+    async def _carry_out(self, given: Given, call: Callable[[], Any] | None, timeout_s: float) -> None:
+        """Has the handler run within its time-out, and judges what came of it."""
+        run = self._run
         limit = anyio.CancelScope()
         result: Any = None
-        occupancy = run.desk.workshop.occupancy
-        occupancy.at_work.append(run.name)
+        at_work = run.desk.workshop.occupancy.at_work
+        at_work.append(run.name)
         try:
-            limiter = await occupancy.admit(run.name)
-            if call is None:
-                self.errand = await process_errand(run, given, RunService(run))
-            elif run.handler.is_sync:
-                self.errand = ThreadErrand(occupancy, run.name, call, limiter)
-            else:
-                self.errand = TaskErrand(occupancy, run.name, call)
+            self.errand = await self._errand(given, call)
             limit.deadline = anyio.current_time() + timeout_s
             with limit:
                 result = await self.errand.run()
@@ -163,7 +163,17 @@ class _Attempt:
             else:
                 self._submit(result)
         finally:
-            occupancy.at_work.remove(run.name)
+            at_work.remove(run.name)
+
+    async def _errand(self, given: Given, call: Callable[[], Any] | None) -> Errand:
+        """The call of the handler by its runtime, once its slot may take one more."""
+        run, occupancy = self._run, self._run.desk.workshop.occupancy
+        limiter = await occupancy.admit(run.name)
+        if call is None:
+            return await process_errand(run, given, RunService(run))
+        if run.handler.is_sync:
+            return ThreadErrand(occupancy, run.name, call, limiter)
+        return TaskErrand(occupancy, run.name, call)
 
     async def _given(self, found: list[bytes | None], bodies: Bodies) -> Given:
         """What the handler is called with, of what was read in the order of `_wanted`."""
