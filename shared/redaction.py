@@ -57,7 +57,10 @@ class Secrets(Mapping[str, str]):
             return self.__values[name]
         except KeyError:
             has = ", ".join(self.__values) or "none"
-            raise KeyError(f"credential {str(name)[:80]!r} is not granted to this work (it has: {has})") from None
+            raise KeyError(
+                f"credential {str(name)[:80]!r} is not granted to this work (it has: {has}); let a grant of its Mission and "
+                "capability name it"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.__values)

@@ -148,6 +148,7 @@ class Workers:
             credentials=_Same(credentials) if isinstance(credentials, Mapping) else credentials,
             tools=collect_tools(module) if tools is None else tools,
         )
+        kit.at_end(worker.dispose)  # one that is dead on virtual time has left a folder and its keeper on this machine
         task = seat.process.spawn(worker.run(), name=name)
 
         def over(task: asyncio.Task[None]) -> None:

@@ -116,6 +116,10 @@ class Worker:
         if hurry:
             self._patience.hurry.set()
 
+    def dispose(self) -> None:
+        """Removes what its slots have on this machine, where its loop is gone and it can do nothing itself any more."""
+        self._terms.workshop.pool.dispose()
+
     @property
     def running(self) -> tuple[str, ...]:
         """The runs whose handlers are called now, as MISSION/ITEM."""

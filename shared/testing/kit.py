@@ -194,6 +194,7 @@ class Kit:
         self._chance = Chance(chance.getrandbits(64))
         self._seeds = chance
         self._around: list[Callable[[], AbstractContextManager[Any]]] = []
+        self._at_end = ExitStack()
         self.store = StoreInMemory(self)
 
     # --- who takes part ---
@@ -246,6 +247,10 @@ class Kit:
         """Holds one more context manager whenever the loop runs from here on."""
         self._around.append(manager)
 
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Is done when all that ran is ended, last first."""
+        self._at_end.callback(action)
+
     def drawn_seed(self) -> int:
         """A seed for somebody's own dice."""
         return self._seeds.getrandbits(32)
@@ -270,6 +275,7 @@ class Kit:
         finally:
             self.network.redis.close()
             self.loop.close()
+            self._at_end.close()
 
     def story(self) -> str:
         """How to see this run again, and the last that happened in it."""

@@ -15,6 +15,8 @@ from treadle.shared.facts import Progress, RunFacts, WorkerFacts
 from treadle.shared.model import AgentId, Capability, GroupId, MissionState
 from treadle.shared.progress import Said
 
+from docs import blocks, page
+
 NOW = 1_800_000_000_000
 ONE = Progress("m\x1b[2J", GroupId("m%1B%5B2J"), MissionState.ACTIVE, 10, 4, 1, 0, 2)
 
@@ -126,6 +128,15 @@ def test_of_many_runs_that_say_nothing_a_look_adds_a_few_and_a_snapshot_has_all(
         assert len(said) == min(40, looks * RUNS_SHOWN_MAX)
     snapshot(replace(many, runs=(*many.runs, replace(QUIET, started_ms=NOW))), as_json=False)
     assert len(capsys.readouterr().out.splitlines()) == 41
+
+
+def test_the_lines_of_the_page_are_those_that_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = (block.text for block in blocks(page("commands.md"), "text"))
+    book = replace(ONE, mission="book", total=3, verified=1, failed=0, running=1)
+    silent = replace(QUIET, mission="book", item="first half", worker="w1", attempt=1, started_ms=NOW - 1_200)
+    telling = replace(silent, item="total", progress=Said(3, 10, "count", (), "page 3", NOW))
+    snapshot(Frame(NOW, (book,), (None,), 1, (), (silent, telling)), as_json=False)
+    assert capsys.readouterr().out == shown
 
 
 def test_that_nobody_is_there_to_work_is_said_once_until_somebody_comes() -> None:

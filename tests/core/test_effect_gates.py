@@ -504,6 +504,13 @@ def test_a_record_that_would_be_gone_at_once_is_refused(keep_s: Any) -> None:
     client.close()
 
 
+@pytest.mark.parametrize("client", ["redis://shop", fakeredis.FakeAsyncRedis])
+def test_a_client_that_a_thread_cannot_call_is_refused_by_its_type(client: Any) -> None:
+    given: Any = client if isinstance(client, str) else client()
+    with pytest.raises(Misuse, match=rf"client: of type {type(given).__name__}, must be a redis\.Redis, for an async"):
+        RedisGate(given)
+
+
 def test_a_record_at_redis_goes_after_its_time(tmp_path: Path) -> None:
     place = Place("redis", tmp_path)
     RedisGate(place.client, prefix="{shop}:", keep_s=60).enter(KEY, FIRST)

@@ -242,6 +242,68 @@ async def test_an_operation_inside_of_itself_is_refused_by_name_and_others_are_n
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_an_effect_at_what_is_no_gate_is_refused_before_it_is_begun(
+    kind: str, treadle_client: Client, treadle_worker: Workers, run_until_idle: Idle
+) -> None:
+    treadle_worker(both(kind, lambda *_: pytest.fail("nothing is done"), at="book.db"))
+    mission = await treadle_client.submit(one(retry=0))
+    await run_until_idle()
+    with pytest.raises(MissionFailed, match=r"at: of type str, must be a gate, as SqliteGate\(path\), FileGate"):
+        await mission.results()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gate", [SqliteGate, FileGate])
+async def test_a_gate_in_a_folder_that_goes_with_its_run_is_refused_before_anything_is_written(
+    kind: str, gate: Any, treadle_client: Client, treadle_worker: Workers, run_until_idle: Idle
+) -> None:
+    seen: list[Path] = []
+
+    async def send(context: Context, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+        seen.append(context.folder)
+        async with context.effect("one", at=gate(context.folder / "book")):
+            pytest.fail("nothing is done")
+
+    def send_sync(context: SyncContext, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+        seen.append(context.folder)
+        with context.effect("one", at=gate(context.folder / "book")):
+            pytest.fail("nothing is done")
+
+    treadle_worker({"send": send if kind == "async" else send_sync})
+    mission = await treadle_client.submit(one(retry=0))
+    await run_until_idle()
+    with pytest.raises(
+        MissionFailed, match=r"at: .*/book of m/a: is removed when its run is over; give an absolute path"
+    ):
+        await mission.results()
+    assert len(seen) == 1
+
+
+async def test_an_effect_that_is_entered_as_the_other_kind_of_handler_does_says_how(
+    treadle_client: Client, treadle_worker: Workers, run_until_idle: Idle
+) -> None:
+    async def send(context: Any, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+        with context.effect("one"):
+            pytest.fail("nothing is done")
+
+    def send_sync(context: Any, inputs: dict[str, Any]) -> None:  # noqa: ARG001
+        async def inside() -> None:
+            async with context.effect("one"):
+                pytest.fail("nothing is done")
+
+        asyncio.run(inside())
+
+    treadle_worker({"send": send, "send.sync": send_sync})
+    work = [WorkSpec(id=name, capability=name, retry=0) for name in ("send", "send.sync")]
+    mission = await treadle_client.submit(MissionSpec(id="m", objective="an invoice", work=work))
+    await run_until_idle()
+    with pytest.raises(MissionFailed) as failed:
+        await mission.results()
+    assert "this handler is an `async def`; write `async with context.effect(...)`" in str(failed.value)
+    assert "this handler is a plain function; write `with context.effect(...)`" in str(failed.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_result_that_cannot_be_packed_is_named_by_its_path_and_fails_the_item_for_good(
     kind: str, treadle_client: Client, treadle_worker: Workers, run_until_idle: Idle, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ class Effects:
     @asynccontextmanager
     async def on_loop(self, operation: str, gate: Gate[Any] | None, keyed: Keyed) -> AsyncGenerator[Effect[Any]]:
         """For an async handler; what may block is done in a thread."""
-        with self._opened(operation, keyed) as name:
+        with self._opened(operation, gate, keyed) as name:
             await self._end_if_over()
             told = await self._agreed(name, self._notes.begin_effect(name))
             passage: Passage[Any] | None = None
@@ -106,7 +106,7 @@ class Effects:
     @contextmanager
     def in_thread(self, operation: str, gate: Gate[Any] | None, keyed: Keyed) -> Generator[Effect[Any]]:
         """For a plain function, from the thread it was called in."""
-        with self._opened(operation, keyed) as name:
+        with self._opened(operation, gate, keyed) as name:
             told = self._asked(name, lambda: self._notes.begin_effect(name))
             passage: Passage[Any] | None = None
             if gate is not None and told[0] != "STORED":
@@ -128,8 +128,12 @@ class Effects:
                     passage.close()
 
     @contextmanager
-    def _opened(self, operation: str, keyed: Keyed) -> Generator[str]:
-        """The name under which the item notes it; Misuse where this run is doing it just now."""
+    def _opened(self, operation: str, gate: Gate[Any] | None, keyed: Keyed) -> Generator[str]:
+        """The name under which the item notes it; Misuse where this run is doing it just now, or for no gate."""
+        if gate is not None and not callable(getattr(gate, "enter", None)):
+            raise Misuse(
+                f"at: of type {type(gate).__name__}, must be a gate, as SqliteGate(path), FileGate(path) or RedisGate(client)"
+            )
         if keyed not in ("item", "ownership"):
             raise Misuse(f'key: {codec.shown(keyed)}, must be "item" or "ownership"')
         name = effect_name(operation, epoch=self._doer.token.epoch if keyed == "ownership" else None)

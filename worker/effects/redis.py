@@ -80,6 +80,11 @@ class RedisGate:
     """A server that checks tokens, in a hash for each effect."""
 
     def __init__(self, client: redis.Redis, *, prefix: str = "treadle:effects:", keep_s: int = KEEP_S) -> None:
+        if not isinstance(client, redis.Redis):
+            raise Misuse(
+                f"client: of type {type(client).__name__}, must be a redis.Redis, for an async handler too: the gate calls it "
+                "in a thread"
+            )
         if client.connection_pool.connection_kwargs.get("decode_responses"):
             raise Misuse("client: it decodes responses, and results are bytes; give one with decode_responses=False")
         if isinstance(keep_s, bool) or not isinstance(keep_s, int) or keep_s < 1:

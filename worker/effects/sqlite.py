@@ -14,6 +14,7 @@ import os
 import sqlite3
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import NoReturn
 
 from treadle.shared.errors import Misuse, Unavailable
@@ -46,12 +47,12 @@ class SqliteGate:
         """`busy_s`: how long it waits for another writer before it gives up (Unavailable)."""
         if os.fsdecode(path) in ("", ":memory:"):
             raise Misuse(f"path: {os.fsdecode(path)!r} is gone with its connection, must be a file")
-        self._path = path
+        self.path = Path(os.path.realpath(os.fsdecode(path)))  # from where the gate is made, not from where it is used
         self._busy_s = busy_s
 
     def enter(self, key: str, token: Token) -> SqlitePassage:
         """A transaction of its own, begun; the token is noted before it, so that it stands whatever the body comes to."""
-        connection = _connected(self._path, self._busy_s)
+        connection = _connected(self.path, self._busy_s)
         try:
             stored = _note(connection, key, token)
             if stored is None:
@@ -62,17 +63,17 @@ class SqliteGate:
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.OperationalError):
-                raise Unavailable(f"effect {key}: {os.fspath(self._path)}: {error}") from error
+                raise Unavailable(f"effect {key}: {self.path}: {error}") from error
             raise
 
     def prune(self, *, older_s: int) -> int:
         """Forgets effects noted longer ago than that; how many. An effect that its store has recorded is not needed here."""
-        connection = _connected(self._path, self._busy_s)
+        connection = _connected(self.path, self._busy_s)
         try:
             gone = connection.execute("DELETE FROM treadle_effects WHERE noted < strftime('%s', 'now') - ?", (older_s,))
             return gone.rowcount
         except sqlite3.OperationalError as error:
-            raise Unavailable(f"{os.fspath(self._path)}: {error}; nothing was forgotten") from error
+            raise Unavailable(f"{os.fspath(self.path)}: {error}; nothing was forgotten") from error
         finally:
             connection.close()
 

@@ -21,11 +21,13 @@ from treadle.shared.progress import said
 from treadle.shared.redaction import known
 
 from ..context import Keyed, Stopped
+from ..effects.body import LoopBody, ThreadBody
 from ..effects.doing import Doer, Effects
 from ..effects.effect import Effect
 from ..effects.gate import Gate
 from ..effects.token import Token
 from .budget import TOOL_CALLS
+from .folders import PREFIX
 from .given import Given
 from .tools import Tool, allowed
 
@@ -128,6 +130,15 @@ class _RunContext:
         token = Token(given.incarnation, given.ownership_epoch, given.attempt, given.lease)
         return Effects(Doer(given.mission, given.item, token, given.name), self._service, given.credentials)
 
+    def _check_place(self, gate: Gate[Any] | None) -> None:
+        """Misuse where what is done there would be removed with a run: a relative path, in a process of its own."""
+        path = getattr(gate, "path", None)
+        if path is not None and any(part.startswith(PREFIX) for part in Path(path).parts):
+            raise Misuse(
+                f"at: {path} of {self._given.name}: is removed when its run is over; give an absolute path outside of it, "
+                "or make the gate where the module is loaded"
+            )
+
     def _check_process(self, what: str) -> None:
         """Misuse in a process that the handler forked: its copies of the Worker's connections are not its own."""
         if os.getpid() != self._pid:
@@ -176,7 +187,8 @@ class LoopContext(_RunContext):
     ) -> AbstractAsyncContextManager[Effect[Any]]:
         """An effect of this run, done by the body that follows."""
         self._check_process("effect")
-        return self._effects.on_loop(operation, at, key)
+        self._check_place(at)
+        return LoopBody(self._effects.on_loop(operation, at, key))
 
 
 class ThreadContext(_RunContext):
@@ -213,7 +225,8 @@ class ThreadContext(_RunContext):
     ) -> AbstractContextManager[Effect[Any]]:
         """As the other's."""
         self._check_process("effect")
-        return self._effects.in_thread(operation, at, key)
+        self._check_place(at)
+        return ThreadBody(self._effects.in_thread(operation, at, key))
 
     async def _save_while_it_counts(self, state: dict[str, Any]) -> None:
         if not self._service.is_over:  # seen on the loop, where it is decided

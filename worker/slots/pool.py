@@ -154,9 +154,14 @@ class Pool:
             for one in self._idle:
                 one.stop()
             await asyncio.gather(*(self.end(process) for process in list(self._all)))
-            facilities, self._facilities = self._facilities, None
-            if facilities is not None:
-                await in_thread(facilities.close)
+            await in_thread(self.dispose)
+
+    def dispose(self) -> None:
+        """Removes the folder, and ends its keeper and the reader; from any thread, without a loop, twice is fine."""
+        with self._opening:
+            if self._facilities is not None:
+                self._facilities.close()
+                self._facilities = None
 
     async def open(self) -> Facilities:
         """Sweeps what dead Workers left, and makes the folder. Misuse where it cannot be made."""
