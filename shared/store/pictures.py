@@ -315,7 +315,7 @@ async def evidence(
     client: Any, base: str, group: GroupId, item: ItemId, short: bytes | None, long: bytes | None
 ) -> FailureFacts:
     """What its Evidence says; '' where there is none, or none that can be read."""
-    raw = short or (await client.get(keys.body(base, group, item, "fl")) if long else None)
+    raw = short or (await views.body(client, base, group, item, "fl") if long else None)
     try:
         evidence = codec.unpack(raw, what="Evidence") if raw else None
     except TreadleError:

@@ -68,8 +68,7 @@ async def _blocked(client: Any, base: str, most: int) -> list[BlockedFacts]:
 async def _inputs(client: Any, base: str, group: GroupId, item: ItemId) -> bytes:
     """As they are stored: with the item where they are short, else beside it."""
     short: bytes | None = await client.hget(keys.item(base, group, item), "in")
-    long: bytes | None = await client.get(keys.body(base, group, item, "in")) if short is None else None
-    return short or long or b""
+    return short or await views.body(client, base, group, item, "in") or b""
 
 
 async def stuck(store: Store, *, states: frozenset[str], with_type: bool) -> AsyncIterator[list[StuckFacts]]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from .. import codec
 from ..answers import Block, ItemView, MissionView, Offer
@@ -172,12 +172,23 @@ async def missions(client: Any, base: str, partition: int, most: int) -> list[Mi
     return found
 
 
+async def body(client: Any, base: str, group: GroupId, item: ItemId, name: str) -> bytes | None:
+    """What stands in a key of its own; None where nothing does, or the key is of another type by now."""
+    try:
+        found: bytes | None = await client.get(keys.body(base, group, item, name))
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        return None
+    return found
+
+
 async def block(client: Any, base: str, group: GroupId, item: ItemId, raw: dict[bytes, bytes]) -> Block | None:
     """Why an item is blocked, by its hash; None where it is not. What cannot be read of its needs is left out."""
     since_ms, _, reason = raw.get(b"br", b"").decode().partition(" ")
     if not since_ms:
         return None
-    said = raw.get(b"nd") or (await client.get(keys.body(base, group, item, "nd")) if b"ndx" in raw else None)
+    said = raw.get(b"nd") or (await body(client, base, group, item, "nd") if b"ndx" in raw else None)
     needs = None
     with suppress(Corrupt):
         needs = codec.unpack(said, what="needs") if said else None

@@ -33,8 +33,8 @@ def trusting(what: str, raw: bytes, *, of: str = "") -> Generator[None]:
     try:
         yield
     except Corrupt as error:
-        damage = Damage.found(what, raw, of=of)
-        text = f"{error}; it is parked; what stands there has {damage.size:,} bytes, digest {damage.digest}"
+        damage = Damage.found(what, raw or None, of=of)  # no bytes are never stored
+        text = f"{error}; it is parked; what stands there has {damage.size:,} bytes, digest {damage.digest or '-'}"
         raise DamagedError(text, damage, parks=POISON) from None
 
 

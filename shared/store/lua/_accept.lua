@@ -26,7 +26,9 @@ end
 
 -- A grant's line: "+ group item capability epoch start_by seq lease expires number width checkpoint after basis
 -- digest before resolution"; '-' where there is none. `digest` is that of the Checkpoint, `before` that of the one before it.
+-- Where the line could not be read again, its Group is damaged.
 function T.granted(S, G, it, seq)
+  if not T.is_listed(it) then G.bad = 'LOG_FOREIGN' end
   local live = it.st == 'active'
   return table.concat({ '+', G.name, it.id, it.cap, it.oe, it.sby, T.int(seq), live and it.lid or '-', live and it.lex or '-',
     it.ln or '0', T.fills(it), it.ckn or '0', it.after and string.gsub(it.after, ' ', ',') or '-', it.basis or 'all',

@@ -45,15 +45,16 @@ function T.asked(S, a, operations, short)
   return asked
 end
 
--- The bodies of what was granted: its inputs and its contract.
+-- The bodies of what was granted: its inputs and its contract. What was done is done: where a key is of another type by now
+-- there is nothing to read, and the caller finds that item damaged.
 local function add_bodies(S, reply, group, id)
   local G = S.groups[group]
   local it = G and G.items[id]
   if not it then
-    local stored = redis.call('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct')
+    local stored = T.try('HMGET', S.base .. group .. ':i:' .. id, 'in', 'ct') or {}
     it = { ['in'] = stored[1] or nil, ct = stored[2] or nil }
   end
-  reply[#reply + 1] = it['in'] or redis.call('GET', S.base .. group .. ':in:' .. id) or ''
+  reply[#reply + 1] = it['in'] or T.try('GET', S.base .. group .. ':in:' .. id) or ''
   reply[#reply + 1] = it.ct or ''
 end
 
@@ -65,7 +66,7 @@ function T.answer(S, short, asked, is_repeated)
   local reply = { T.finish(S), short, table.concat(entries, '\n') }
   for mark, group, id, name in string.gmatch('\n' .. short, '\n([+*]) (%S+) (%S+) (%S+)') do
     if mark == '*' then
-      reply[#reply + 1] = redis.call('HGET', S.base .. group .. ':ef:' .. id, name) or ''
+      reply[#reply + 1] = T.try('HGET', S.base .. group .. ':ef:' .. id, name) or ''
     else
       add_bodies(S, reply, group, id)
     end

@@ -22,11 +22,12 @@ function T.body_size(it, name)
   return it[name] and #it[name] or tonumber(it[name .. 'x'] or '0')
 end
 
--- The body as the store has it, nil where there is none. Reads only: for replies, after the commit.
+-- The body as the store has it, nil where there is none or its key is of another type by now. Reads only: for replies, after
+-- the commit.
 function T.body(S, group, id, name)
   local key = S.base .. group
-  local short = redis.call('HGET', key .. ':i:' .. id, name)
-  return short or redis.call('GET', key .. ':' .. name .. ':' .. id) or nil
+  local short = T.try('HGET', key .. ':i:' .. id, name)
+  return short or T.try('GET', key .. ':' .. name .. ':' .. id) or nil
 end
 
 -- Where Checkpoint `number` stands: the newest two are kept, by parity, so that no bytes are copied.

@@ -30,6 +30,7 @@ function T.inspected(S, G, id)
   G.bad = nil
   local it = T.item(S, G, id)
   if it then T.effect_of(S, G, it, '') end
+  if it and not T.is_listed(it) then G.bad = 'LOG_FOREIGN' end
   return not G.bad and it or nil
 end
 

@@ -7,6 +7,15 @@ local NEEDS = { open = {}, offered = { 'key' }, queued = { 'own', 'oe', 'ses', '
   active = { 'own', 'oe', 'ses', 'lid', 'lex', 't0', 'est' }, blocked = {}, submitted = {}, verified = {}, failed = {},
   cancelled = {} }
 local KEPT = { 'own', 'oe', 'ses', 'bex' }
+-- What stands in a grant's line as it is: with anything else in it the line could not be read, and whoever takes the item ends.
+local WORDS = { ckn = '^%d+$', ckd = '^[%w_.-]+$', ckp = '^[%w_.-]+$' }
+
+local function has_words(it)
+  for field, shape in pairs(WORDS) do
+    if it[field] and not string.find(it[field], shape) then return false end
+  end
+  return true
+end
 
 -- Whether an item has what every call reckons with.
 function T.is_sound(it)
@@ -18,7 +27,13 @@ function T.is_sound(it)
   for _, field in ipairs(NUMBERS) do
     if it[field] and not tonumber(it[field]) then return false end
   end
-  return true
+  if it.need and string.gsub(it.need .. ',', '[%w._-]+=%d+,', '') ~= '' then return false end
+  return not (it.ckn or it.ckd or it.ckp) or has_words(it)
+end
+
+-- Whether what an item comes after is a list of tokens. It may be long, and is looked at where it is told.
+function T.is_listed(it)
+  return not it.after or not string.find(it.after, '[^%w_.~%% -]')
 end
 
 -- An item that the store's own lists name. Where it is not there the Group is damaged.

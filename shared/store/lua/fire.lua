@@ -16,7 +16,7 @@
 -- The template's item, as the arguments of `T.add_item`.
 local function item_of(S, G, schedule, record, id)
   local retry = record.retry == '-' and '' or string.gsub(record.retry, ',', ' ')
-  local inputs = redis.call('GET', S.base .. G.name .. ':sc:' .. schedule) or ''
+  local inputs = T.try('GET', S.base .. G.name .. ':sc:' .. schedule) or ''
   return { id, record.cap, record.width, record.urgency, record.impact, '0', record.start_by, '', retry, record.digest, '',
     inputs, record.contract, '', record.timeout, '', '' }
 end
