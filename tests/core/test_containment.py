@@ -216,4 +216,4 @@ def test_a_keeper_ends_what_its_owner_left_and_removes_its_folder(tmp_path: Path
     owner.wait(5)
     wait_until(lambda: not folder.exists(), description="the folder is gone")
     wait_until(lambda: processes.life_of(kept) is Life.GONE, description="the keeper is gone")
-    assert processes.life_of(child) is Life.GONE
+    wait_until(lambda: processes.life_of(child) is Life.GONE, description="what bore its mark is gone")
