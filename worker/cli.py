@@ -21,19 +21,21 @@ from treadle.shared.redaction import install, known, store_name
 from treadle.shared.resources import parse
 from treadle.shared.settings import Settings
 
+from .abandoning import ABANDON_S
 from .credentials import CredentialsFile
 from .draining import drain
 from .exits import Exit
 from .handlers import Handler, Runtime
 from .loading import load
+from .outlets import open_outlets
 from .process import Process
 from .programs import from_options
 from .roster import recorded
 from .slots.tools import collect_tools
 from .worker import Replaced, Worker
 
-END_S = 10.0
-"""How long, beyond the grace and one lease TTL, giving back and unwinding may take."""
+END_S = 7.0
+"""How long, beyond the grace and one lease TTL, giving back and unwinding may take; then it is done without handlers."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -118,7 +120,7 @@ def run(
         patience_s = settings.grace_s + settings.lease_ttl_s + END_S
         process = Process(worker, grace_s=settings.grace_s, patience_s=patience_s)
         process.listen()
-        with recorded(agent, patience_s=patience_s, store=store_name(settings.url)):
+        with recorded(agent, patience_s=patience_s + ABANDON_S, store=store_name(settings.url)):
             process.work()
     except Replaced as replaced:
         _fail(str(replaced), Exit.REPLACED)
@@ -171,6 +173,7 @@ def _fail(text: str, status: int) -> None:
 
 def main() -> None:
     """The console script."""
+    open_outlets()
     run_below_first_process()
     follow_owner()
     app()

@@ -9,9 +9,9 @@ class Exit(IntEnum):
     """The exit statuses of `treadle-worker run` and `treadle-worker drain`."""
 
     DONE = 0
-    """Stopped as asked, the work given back; or: asked, and with --wait ended."""
+    """Stopped as asked, the work given back, whatever a handler does; or: asked, and with --wait ended."""
     UNFORESEEN = 1
-    """Something unforeseen, a handler that ended the event loop or would not end; or: one has not ended in time."""
+    """Something unforeseen, a handler that ended the event loop; or: one has not ended in time."""
     MISUSE = 2
     """Something given is wrong, the store cannot be reached at the start; or: several match and none was chosen."""
     NONE_RUNS = 3

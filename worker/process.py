@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import queue
 import signal
 import sys
 import threading
@@ -21,7 +20,9 @@ from typing import Any, NoReturn
 from treadle.shared.redaction import show
 
 from .exits import Exit
+from .outlets import say
 from .roster import DRAIN
+from .signals import Signals
 from .slots.errand import UNWIND_S
 from .slots.failures import failure_of
 from .slots.forks import end_if_forked, prepare
@@ -42,8 +43,7 @@ class Process:
         self._patience_s = patience_s
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._told: queue.SimpleQueue[int] = queue.SimpleQueue()
-        """What told it to stop first, and all after that. Not an Event: `set` in a signal handler may meet itself."""
+        self._signals = Signals()
         self._presses: list[int] = []
         self._breaks = 0
         self.left = 0
@@ -52,15 +52,15 @@ class Process:
     def listen(self) -> None:
         """From here on the first SIGTERM or SIGINT stops the Worker, and a second ends this process at once.
 
-        DRAIN stops it, however often it comes. Not by the event loop's own signal handling: a handler that blocks the loop
-        would keep all of them from being heard.
+        DRAIN stops it, however often it comes, and so does SIGHUP: a terminal that closes may send it twice. `nohup` is heeded.
+        Not by the event loop's own signal handling: a handler that blocks the loop would keep all of them from being heard.
         """
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(_unhandled)
         prepare(self._loop.stop)
-        threading.Thread(target=self._insist, name="treadle-insist", daemon=True).start()
-        for number in (signal.SIGTERM, signal.SIGINT, DRAIN):
-            signal.signal(number, self._on_signal)
+        threading.Thread(target=self._obey, name="treadle-insist", daemon=True).start()
+        hangs_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        self._signals.listen((signal.SIGTERM, signal.SIGINT, DRAIN, *hangs_up))
 
     def work(self) -> None:
         """Runs the Worker until it is stopped, or its patience with handlers is over.
@@ -126,7 +126,7 @@ class Process:
             )
         if not goes_on or self._breaks > BREAKS_MAX:
             os._exit(Exit.UNFORESEEN)
-        self._told.put(0)
+        self._signals.tell()
         self._loop.call_soon(lambda: self._worker.stop(hurry=True))
 
     def _close(self) -> None:
@@ -147,16 +147,6 @@ class Process:
             if not strays:
                 self._loop.close()
 
-    def _on_signal(self, number: int, _frame: object) -> None:
-        """May come at any line of the main thread, so it only leaves word (BR-19)."""
-        if number != DRAIN:
-            self._presses.append(number)
-        if len(self._presses) > 1:
-            os._exit(Exit.SIGNALLED + number)
-        self._told.put(number)
-        with suppress(RuntimeError):  # the loop is closed: it is about to end
-            self._loop.call_soon_threadsafe(self._stop)
-
     def _stop(self) -> None:
         if not self._explains:
             _log.info("stopping: nothing more is taken, handlers may reach a safe point; a second signal ends at once")
@@ -167,17 +157,33 @@ class Process:
         """Whether somebody at a terminal pressed Ctrl-C, who is told more than a log is."""
         return self._presses == [signal.SIGINT] and os.isatty(2)
 
+    def _obey(self) -> None:
+        """Does as it is told, in a thread of its own, since the loop may be blocked just now."""
+        with suppress(OSError):  # a handler closed all files, the loop's too: this process ends by that
+            self._insist()
+
     def _insist(self) -> None:
-        """Ends this process where a handler will neither return nor be cancelled: its work was given back or lapses."""
-        told = self._told.get()
-        over_s = time.monotonic() + self._patience_s
-        with suppress(queue.Empty):
-            while True:
-                if told == signal.SIGINT and self._explains:  # from this thread: the loop may be blocked just now
-                    os.write(2, self._explanation().encode())
-                told = self._told.get(timeout=max(0.0, over_s - time.monotonic()))
-        os.write(2, b"treadle-worker: a handler will not end; ended without it, its item goes on elsewhere\n")
-        os._exit(Exit.UNFORESEEN)
+        """Ends this process where a handler will neither return nor be cancelled: its work is given back."""
+        over_s: float | None = None
+        status = Exit.DONE
+        while (told := self._signals.next(over_s)) is not None:
+            if over_s is None:
+                over_s = time.monotonic() + self._patience_s
+            if told == 0:
+                status = Exit.UNFORESEEN
+                continue
+            if told in (signal.SIGTERM, signal.SIGINT):
+                self._presses.append(told)
+            if len(self._presses) > 1:
+                os._exit(Exit.SIGNALLED + told)
+            if told == signal.SIGINT and self._explains:
+                say(self._explanation())
+            with suppress(RuntimeError):  # the loop is closed: it is about to end
+                self._loop.call_soon_threadsafe(self._stop)
+        running = ", ".join(self._worker.running[:RUNNING_SHOWN_MAX]) or "none is at work"
+        back = "what it held is given back" if self._worker.abandon() else "its leases lapse by themselves"
+        say(f"treadle-worker: a handler will not end ({running}); ended without it, {back}\n")
+        os._exit(status)
 
     def _explanation(self) -> str:
         running = self._worker.running
@@ -205,7 +211,7 @@ def _end_without_threads(status: int) -> None:
 def _end_without(whom: str, status: int) -> NoReturn:
     _log.warning("ended without %s that would not end", whom)
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        stream.flush()  # it drops what it cannot write
     os._exit(status)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from treadle.shared.errors import Corrupt, CursorTooOld, Refused, Stale, StoreChanged
 from treadle.shared.model import GroupId
@@ -16,10 +17,15 @@ READ_PAGE = 1000
 _log = logging.getLogger("treadle.worker")
 
 
-async def read_on(authority: Authority, tenure: Tenure, group: GroupId) -> None:
-    """Folds what is new in a Group's log; one that cannot be trusted is halted here, one that keeps us out is left."""
+async def read_on(
+    authority: Authority, tenure: Tenure, group: GroupId, is_over: Callable[[], bool] = lambda: False
+) -> None:
+    """Folds what is new in a Group's log; one that cannot be trusted is halted here, one that keeps us out is left.
+
+    However long it is, no page is read once `is_over`.
+    """
     partition = authority.store.partition_of(group)
-    while group not in tenure.halted:
+    while group not in tenure.halted and not is_over():
         try:
             after = tenure.inbox.cursor(group)
             tail = await authority.tail(tenure.session, group, after=after, most=READ_PAGE)

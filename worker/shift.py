@@ -74,8 +74,8 @@ class Shift:
         self._tasks: TaskGroup
         self._renewal: RenewalThread | None = None
 
-    async def serve(self, opened: Callable[[int], None]) -> None:
-        """Opens a session, tells its epoch, and works under it until told to stop or until it is over: then it raises why."""
+    async def serve(self, opened: Callable[[Session], None]) -> None:
+        """Opens a session, tells it, and works under it until told to stop or until it is over: then it raises why."""
         terms, store = self._terms, self._store
         session, owned = await self._patience.until_answered(self._open)
         self._tenure = Tenure(
@@ -97,7 +97,7 @@ class Shift:
             async with anyio.create_task_group() as self._tasks:
                 try:
                     await self._start(owned)
-                    opened(session.epoch)
+                    opened(session)
                     await self._work()
                 except TreadleError as error:
                     over = error  # raised outside, where no group wraps it
@@ -142,10 +142,10 @@ class Shift:
         return await open_session(self._authority, self._terms, nonce=self._nonce, lives=self._lives)
 
     async def _recover(self, owned: list[Grant]) -> None:
-        """Rebuilds the queues of what an older session left, from the log itself (C10)."""
+        """Rebuilds the queues of what an older session left, from the log itself (C10): none, where it is given back."""
         self._tenure.inherit(owned)
         for group in sorted({grant.group for grant in owned}):
-            await read_on(self._authority, self._tenure, group)
+            await read_on(self._authority, self._tenure, group, self._patience.stop.is_set)
 
     # --- the loop ---
 

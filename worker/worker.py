@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 import anyio
 from treadle.shared.errors import Misuse, Refused, ReplyLost, Stale, StoreChanged, StoreLost, Unavailable
-from treadle.shared.model import AgentId, Capability
+from treadle.shared.model import AgentId, Capability, Session
 from treadle.shared.names import shown
 from treadle.shared.redaction import safe_url
 from treadle.shared.resources import resources as counted
 from treadle.shared.store import LOG_KEEP, Authority, Endpoint, Store, lineage
 
+from .abandoning import abandon
 from .applying import PolicyFile
 from .credentials import Provider
 from .handlers import Handler, Runtime
@@ -105,6 +106,7 @@ class Worker:
         self._stop = anyio.Event()
         self._session: tuple[int, float] = (0, 0.0)
         """The newest Session Epoch, and when it was opened."""
+        self._serving: tuple[Store, Session] | None = None
         self._patience = Patience(self._stop, random.Random(seed))
 
     def stop(self, *, hurry: bool = False) -> None:
@@ -115,6 +117,10 @@ class Worker:
         self._stop.set()
         if hurry:
             self._patience.hurry.set()
+
+    def abandon(self) -> bool:
+        """Gives back what it holds, from another thread, for a process that ends at once behind it; whether it did."""
+        return self._serving is None or abandon(*self._serving, self._terms.workshop.pool)
 
     def dispose(self) -> None:
         """Removes what its slots have on this machine, where its loop is gone and it can do nothing itself any more."""
@@ -158,7 +164,9 @@ class Worker:
     async def _serve(self, store: Store) -> None:
         """One session, to its end; returns where another one is to be opened."""
         try:
-            await Shift(self._terms, self._patience, store, lives=self.ready.is_set()).serve(self._opened)
+            await Shift(self._terms, self._patience, store, lives=self.ready.is_set()).serve(
+                lambda new: self._opened(store, new)
+            )
         except StoreChanged as changed:
             _log.warning("%s; a new session is opened", changed)
             await self._patience.until_answered(store.adopt)
@@ -175,8 +183,8 @@ class Worker:
                 raise
             _log.warning("%s; a new session is opened", error)
 
-    def _opened(self, epoch: int) -> None:
-        self._session = epoch, anyio.current_time()
+    def _opened(self, store: Store, session: Session) -> None:
+        self._session, self._serving = (session.epoch, anyio.current_time()), (store, session)
         self.ready.set()
 
     async def _check_lineage(self, store: Store) -> None:

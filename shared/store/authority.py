@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..names import shown
 from ..reasons import MARK, Question
 from ..resources import Resources, capacity
 from . import keys, log, views
-from .connection import BLOCK_MARGIN_S, Link, SyncLink
+from .connection import BLOCK_MARGIN_S, Call, Link, SyncLink
 from .operations import Turn
 from .replies import Bell, Envelope, TurnReply, parse_entries, parse_grant, parse_turn, wake_token
 from .snapshots import LOG_KEEP, carry_out, parse_chores
@@ -281,7 +282,7 @@ class Authority:
 
 
 class RenewalDoor:
-    """The synchronous door of the renewal thread: renews leases, keeps the session alive, nothing else."""
+    """The synchronous door of what must not wait for the event loop: it renews leases, keeps the session alive, and ends it."""
 
     def __init__(self, store: Store, session: Session) -> None:
         self._store = store
@@ -304,6 +305,16 @@ class RenewalDoor:
             codes += said
             if len(codes) == len(leases):
                 return Envelope.parse(reply[0]), codes
+
+    def close_session(self) -> None:
+        """As `Authority.close_session`: what the session holds is offered to others."""
+        session = self._session
+        arguments = (session.replid, session.agent, session.epoch)
+        for partition in range(self._store.partitions):
+            call: Call = ("close_session", keys.meta(self._store.base(partition)), arguments)
+            with suppress(Stale, StoreChanged):  # others have it already
+                while self._link.call(call)[1] == b"more":
+                    pass
 
     def close(self) -> None:
         self._link.close()

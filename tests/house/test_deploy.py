@@ -25,13 +25,14 @@ from house.reading import ROOT, the_house
 from servers import LOUD
 from treadle.shared.settings import ENV_PREFIX, Settings
 from treadle.shared.store.embedded import CONFIGURATION
+from treadle.worker.abandoning import ABANDON_S
 from treadle.worker.cli import END_S
 from treadle.worker.exits import Exit
 
 STORE, WORKERS = "redis", ("worker1", "worker2")
 CONF_AT = "/etc/treadle/redis.conf"
 SAME_AS_EMBEDDED = ("appendonly", "appendfsync", "maxmemory-policy", "stream-node-max-bytes", "save")
-ENDED_BY = Settings.model_fields["grace_s"].default + Settings.model_fields["lease_ttl_s"].default + END_S
+ENDED_BY = Settings.model_fields["grace_s"].default + Settings.model_fields["lease_ttl_s"].default + END_S + ABANDON_S
 """By then a Worker has ended by itself, with its work given back."""
 PERSONS = (Exit.MISUSE, Exit.REPLACED, Exit.STORE_LOST)
 """After these nothing gets better by itself."""

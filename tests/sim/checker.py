@@ -33,7 +33,7 @@ def look(world: World) -> list[str]:
     """What is wrong with the store and the Workers at this very moment."""
     faults: list[str] = []
     for part, histories in _read(world):
-        faults += _store(part, histories)
+        faults += faults_of_store(part, histories)
         faults += _replays(world, part)
     faults += _projections(world)
     return faults
@@ -45,7 +45,7 @@ def check(world: World) -> int:
     for part, histories in _read(world):
         events += sum(len(group.events) for group in part.groups.values())
         for fault in (
-            *_store(part, histories),
+            *faults_of_store(part, histories),
             *_replays(world, part),
             *_ended(world, part, histories),
             *_journal(world, histories),
@@ -103,7 +103,7 @@ def _put_off(part: PartitionDump, history: History, item: str, member: str, at_m
     return found if put_off or found in history.start_by_ms(item, at_ms) else at_ms
 
 
-def _store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
+def faults_of_store(part: PartitionDump, histories: dict[str, History]) -> Iterator[str]:
     due: dict[str, int] = {}
     held: dict[str, set[str]] = {}
     take: dict[str, set[str]] = {}

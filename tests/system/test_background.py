@@ -13,12 +13,13 @@ from treadle.coordinator import Client, MissionSpec, WorkSpec
 from treadle.shared.testing.store import FakeEndpoint
 from treadle.worker import Context, renewal
 from treadle.worker.shift import Shift
+from treadle.worker.watchdog import Watchdog
 
 BROKEN = "this task broke"
 TTL_S = 0.4
 TASKS: dict[str, tuple[object, str]] = {
     "what hears doorbells": (Shift, "_listen"),
-    "what sees a blocked loop": (Shift, "_beat"),
+    "what sees a blocked loop": (Watchdog, "watch"),
     "what hears the order to stop": (Shift, "_ring_on_stop"),
     "the grace": (Shift, "_grace"),
     "a run": (Shift, "_run"),
@@ -89,7 +90,7 @@ async def test_br_89_each_background_task_that_raises_ends_its_worker_and_its_wo
 PROGRAM = """
 import sys
 sys.path.insert(0, {tests!r})
-from treadle.worker import cli, renewal, shift
+from treadle.worker import cli, renewal, shift, watchdog
 
 def broken(*given, **named):
     raise RuntimeError("this task broke")
@@ -100,7 +101,7 @@ cli.main()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", ["shift.Shift._beat", "shift.Shift._listen", "renewal.renew_due"])
+@pytest.mark.parametrize("broken", ["watchdog.Watchdog.watch", "shift.Shift._listen", "renewal.renew_due"])
 async def test_br_89_the_process_of_a_worker_whose_background_task_broke_exits_with_an_error_and_says_why(
     broken: str, fleet: Fleet, desk: Desk
 ) -> None:

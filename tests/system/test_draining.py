@@ -103,7 +103,7 @@ async def test_a_drain_said_twice_and_a_sigterm_behind_it_cut_nothing_off(fleet:
     fleet.grace_s = 60.0
     worker = fleet.start("one")
     await fleet.ready()
-    mission = await desk.submit("m", sleeper("a", 15.0))
+    mission = await desk.submit("m", sleeper("a", 20.0))
     await running(fleet, "a")
     for _ in range(2):
         said = drain(fleet)
@@ -112,7 +112,7 @@ async def test_a_drain_said_twice_and_a_sigterm_behind_it_cut_nothing_off(fleet:
             f"one (pid {worker.child.pid}, {store_name(fleet.url)}): asked to drain\n",
         ), said
     worker.signal(signal.SIGTERM)
-    assert worker.exit_status(within_s=20) == 0, worker.tail()
+    assert worker.exit_status(within_s=40) == 0, worker.tail()
     assert await mission.results() == {"a": 1}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 
 import anyio
@@ -27,7 +28,7 @@ MATRIX: dict[str, tuple[int, Fate]] = {
     "a handler with safe points": (0, Fate.CHECKPOINTED),
     "async, without a safe point": (0, Fate.RELEASED),
     "plain function, without one": (0, Fate.RELEASED),
-    "the event loop is blocked": (1, Fate.HELD),
+    "the event loop is blocked": (0, Fate.RELEASED),
     "its end takes longer than the lease": (0, Fate.DONE),
 }
 """How a Worker ends that is told once; told twice it ends at once, and what ran is held until its lease is over."""
@@ -144,22 +145,46 @@ async def test_a_store_that_goes_away_while_a_worker_drains_keeps_it_no_longer_t
         assert await desk.of_kind(name_of(how), K.FAILED) == []
 
 
+ENDS_IN_ANY_CASE_S = 10.0
+"""Beyond the grace and one lease TTL, as docs/operations.md promises."""
+
+
 async def test_br_21_a_worker_with_a_grace_of_1_s_ends_with_what_is_short_done_and_the_rest_given_back(
     fleet: Fleet, desk: Desk
 ) -> None:
-    """BR-21 with its own numbers: one item of 0.5 s, one that never ends, and a grace of 1 s."""
+    """BR-21 with its own numbers: one item of 0.5 s, one that never ends, and a grace of 1 s.
+
+    Asserted is the bound that docs/operations.md promises; the figure, 1.5 s in BR-21, is printed (`-s`) and stands there.
+    """
     fleet.grace_s = 1.0
     worker = fleet.start("one", slots=2)
     await fleet.ready()
     await desk.submit("m", sleeper("short", 0.5), chain("endless", steps=100_000, step_s=60.0))
     for item in ("short", "endless"):
         await until(lambda item=item: fleet.lines(item, "begin"), description=f"{item} runs", of=(worker,))  # type: ignore[misc]
+    began_s = time.monotonic()
     worker.signal(signal.SIGTERM)
-    assert worker.exit_status(within_s=10) == 0, worker.tail()
+    assert worker.exit_status(within_s=fleet.grace_s + fleet.ttl_s + ENDS_IN_ANY_CASE_S) == 0, worker.tail()
+    print(f"\nBR-21: ended with 0 after {time.monotonic() - began_s:.2f} s")
     kinds = {(event.item, event.kind) for event in await desk.log("m")}
     assert ("short", K.RESULT_ACCEPTED) in kinds
     assert ("endless", K.RELEASED) in kinds
     assert not {K.LAPSED, K.FAILED} & {kind for _, kind in kinds}
+
+
+async def test_br_21_a_second_sigterm_waits_for_no_grace(fleet: Fleet, desk: Desk) -> None:
+    """Asserted by ratio: a tenth of the grace is far more than it takes. The figure is printed."""
+    fleet.grace_s = 100.0
+    worker = fleet.start("one", slots=1)
+    await fleet.ready()
+    await desk.submit("m", sleeper("endless", 3_600.0))
+    await until(lambda: fleet.lines("endless", "begin"), description="it runs", of=(worker,))
+    worker.signal(signal.SIGTERM)
+    await until(lambda: worker.said("stopping:"), description="the first is heard", of=(worker,))
+    began_s = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_status(within_s=fleet.grace_s / 10) == AT_ONCE, worker.tail()
+    print(f"\nBR-21: a second SIGTERM ended it after {time.monotonic() - began_s:.2f} s")
 
 
 RESTARTS = int(os.environ.get("TREADLE_RESTARTS") or 30)

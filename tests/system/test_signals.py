@@ -62,6 +62,7 @@ async def stopped_after(steps: int) -> ItemState:
 async def test_br_19_told_to_stop_at_any_step_of_the_event_loop_the_item_is_stored_once_and_given_back_or_done() -> (
     None
 ):
+    """With asyncio's own loop and the renewal thread, a sample: `sim/test_told_to_stop.py` tries every single step."""
     stood: list[ItemState] = []
     for steps in range(0, STEPS_MAX, STRIDE):
         stood.append(await stopped_after(steps))

@@ -44,7 +44,7 @@ class Ended(Exception):
 
 
 class SlotProcess(asyncio.Protocol):
-    """A process that runs handlers, one after another. All of it is used on the event loop."""
+    """A process that runs handlers, one after another. All of it but `kill` is used on the event loop."""
 
     def __init__(self, mark: str, capture: Capture) -> None:
         self.mark = mark
@@ -127,6 +127,10 @@ class SlotProcess(asyncio.Protocol):
         with anyio.CancelScope(shield=True):
             await asyncio.wait([ending])
         return ending.result()
+
+    def kill(self) -> bool:
+        """Ends it with all it started, from any thread; whether a look has found none of it."""
+        return end_enclosed(self._child.identity, self.mark) is Life.GONE
 
     async def _end(self) -> str:
         while (left := await in_thread(end_enclosed, self._child.identity, self.mark)) is not Life.GONE:

@@ -32,6 +32,8 @@ def prepare(in_child: Callable[[], None]) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)
         in_child()
         release()
 

@@ -136,6 +136,10 @@ class Pool:
         self._all.discard(process)
         return how
 
+    def kill(self) -> bool:
+        """Ends all of them, from any thread, for a Worker that ends itself behind it: whether none of them is left."""
+        return all([process.kill() for process in list(self._all)])
+
     async def remove(self, folder: Path) -> None:
         """Removes a run's folder."""
         if self._facilities is not None:
