@@ -19,7 +19,7 @@ def abandon(store: Store, session: Session, pool: Pool) -> bool:
 
     From any thread. It neither logs nor prints: the main thread may hold the log's lock.
     """
-    done = threading.Event()
+    is_given_back = threading.Event()
 
     def give_back() -> None:
         if not pool.kill():
@@ -31,7 +31,9 @@ def abandon(store: Store, session: Session, pool: Pool) -> bool:
             return
         finally:
             door.close()
-        done.set()
+        is_given_back.set()
 
-    threading.Thread(target=give_back, name="treadle-abandon", daemon=True).start()
-    return done.wait(ABANDON_S)
+    giving = threading.Thread(target=give_back, name="treadle-abandon", daemon=True)
+    giving.start()
+    giving.join(ABANDON_S)
+    return is_given_back.is_set()

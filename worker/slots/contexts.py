@@ -223,7 +223,7 @@ class ThreadContext(_RunContext):
     def effect(
         self, operation: str, *, at: Gate[Any] | None = None, key: Keyed = "item"
     ) -> AbstractContextManager[Effect[Any]]:
-        """As the other's."""
+        """As `LoopContext.effect`, for a body without `async`."""
         self._check_process("effect")
         self._check_place(at)
         return ThreadBody(self._effects.in_thread(operation, at, key))
