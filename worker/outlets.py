@@ -25,6 +25,7 @@ def open_outlets() -> None:
     """Has stdout and stderr drop what cannot be written. Call it first thing in main.
 
     A descriptor that was closed before is opened on nothing: else a connection would have its number, and be printed to.
+    A stream that somebody has put in their place is left as it is.
     """
     for number in range(3):
         try:
@@ -32,7 +33,10 @@ def open_outlets() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free
             os.set_inheritable(number, True)
-    sys.stdout, sys.stderr = _dropping(1, sys.stdout), _dropping(2, sys.stderr)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _dropping(1, sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _dropping(2, sys.stderr)
 
 
 def _dropping(number: int, before: TextIO | None) -> TextIO:
