@@ -19,6 +19,8 @@ MARK = "TREADLE_SLOT"
 PROC = Path("/proc")
 LOOK_EVERY_S = 0.005
 ROUNDS_MAX = 2_000
+SETTLE_MAX = 1_000
+"""So often a process is looked at that is given another program, a millisecond apart."""
 
 
 def marked(mark: str) -> set[int]:
@@ -45,10 +47,24 @@ def _pids() -> list[int]:
 
 
 def _environment(pid: int) -> bytes:
-    try:
-        return (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""
+    """Of a process that is just being given another program it is waited for: it has none to be read in that moment."""
+    own, empty_at = PROC / str(pid), 0
+    with suppress(OSError):
+        for _ in range(SETTLE_MAX):
+            if found := (own / "environ").read_bytes():
+                return found
+            memory, begins, ends = _memory((own / "stat").read_bytes())
+            if not memory or 0 != begins == ends == empty_at:
+                break
+            empty_at = begins  # it is really empty only where it is so a moment later too
+            time.sleep(LOOK_EVERY_S / 5)
+    return b""
+
+
+def _memory(stat: bytes) -> tuple[int, int, int]:
+    """Of proc(5): the bytes a process has (0: the kernel's own, or it has ended), and where its environment begins and ends."""
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return int(fields[20]), int(fields[47]), int(fields[48])
 
 
 def remove(folder: str) -> bool:

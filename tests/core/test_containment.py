@@ -217,3 +217,51 @@ def test_a_keeper_ends_what_its_owner_left_and_removes_its_folder(tmp_path: Path
     wait_until(lambda: not folder.exists(), description="the folder is gone")
     wait_until(lambda: processes.life_of(kept) is Life.GONE, description="the keeper is gone")
     wait_until(lambda: processes.life_of(child) is Life.GONE, description="what bore its mark is gone")
+
+
+STORM = """#!/bin/sh
+number=$((number + 1)); export number
+[ $number -lt 1500 ] && exec "$0"
+exec sleep 60
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="marks are found in /proc")
+def test_s16_what_is_being_given_another_program_is_found_at_each_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two programs a process has no environment that could be read: about 3 of 100 looks fall there."""
+    storm, mark = tmp_path / "storm", f"{secrets.token_hex(8)}."
+    storm.write_text(STORM)
+    storm.chmod(0o700)
+    with subprocess.Popen([storm], env={MARK: f"{mark}0.", "PATH": os.environ["PATH"]}) as child:
+        try:
+            own = tmp_path / "proc" / str(child.pid)
+            own.parent.mkdir()
+            own.symlink_to(f"/proc/{child.pid}")
+            monkeypatch.setattr(keeper, "PROC", own.parent)
+            looks = missed = 0
+            while b"sleep" not in (own / "cmdline").read_bytes():
+                looks += 1
+                missed += keeper.marked(mark) != {child.pid}
+            assert (missed, looks > 100) == (0, True)
+        finally:
+            child.kill()
+
+
+def test_what_has_an_empty_environment_or_none_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's own processes have no memory; a program may be started with nothing in its environment."""
+    fields = ["0"] * 50
+    waits: list[float] = []
+    monkeypatch.setattr(keeper, "PROC", tmp_path)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    for pid, (memory, begins, ends) in {1: (0, 0, 0), 2: (4096, 77, 77)}.items():
+        own = tmp_path / str(pid)
+        own.mkdir()
+        fields[20], fields[47], fields[48] = str(memory), str(begins), str(ends)
+        (own / "stat").write_text(f"{pid} (a name) " + " ".join(["S", *fields[1:]]))
+        (own / "environ").touch()
+    assert keeper.marked("a") == set()
+    assert len(waits) == 1
