@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -178,9 +179,10 @@ class Child:
             return None
 
     def wait_unreaped(self) -> None:
-        """Returns once it has ended; its pid is still its own, and so are its group and its session."""
+        """Returns once it has ended; its pid is still its own, and so are its group and its session, if nobody reaped it."""
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            with suppress(ChildProcessError):  # reaped meanwhile
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         while life_of(self.identity) is not Life.GONE:
             time.sleep(LOOK_EVERY_S)
 

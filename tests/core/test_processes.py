@@ -101,6 +101,13 @@ def test_a_zombie_is_gone_and_its_exit_status_is_kept(spawn: Spawn) -> None:
     assert processes.identity(child.pid) is None
 
 
+def test_who_waits_for_an_end_that_somebody_else_has_reaped_waits_no_longer(spawn: Spawn) -> None:
+    child, _ = spawn("raise SystemExit(0)")
+    assert child.wait(10) == 0
+    child.wait_unreaped()
+    assert processes.life_of(child.identity) is Life.GONE
+
+
 def test_a_later_process_of_the_same_pid_is_not_taken_for_the_earlier_one(spawn: Spawn) -> None:
     child, _ = spawn(WAITS)
     earlier = dataclasses.replace(child.identity, started=f"{child.identity.started}0")
