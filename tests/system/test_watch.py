@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -69,6 +70,12 @@ class Screen:
         return self.child.wait()
 
 
+def _take_terminal() -> None:
+    """The terminal is its own, and Ctrl-C is heard: what runs these tests in the background may have it ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def screen(server: EmbeddedServer) -> Iterator[Callable[..., Screen]]:
     """Starts a command on a terminal of the given size."""
@@ -82,7 +89,7 @@ def screen(server: EmbeddedServer) -> Iterator[Callable[..., Screen]]:
         env |= {"TREADLE_URL": server.url, "TERM": "xterm-256color", "PYTHONUTF8": "1"} | environment
         child = subprocess.Popen(
             [*CLI, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )  # fmt: skip
         os.close(theirs)
         started.append(Screen(child, ours))
