@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import redis
@@ -51,6 +52,18 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         sys.modules.pop(name, None)
 
 
+def done_twice(handler: Callable[[Any, Any], Awaitable[Any]], faults: Faults) -> Callable[..., Awaitable[Any]]:
+    """The handler; its Worker dies when it has returned for the first time."""
+
+    async def run(context: Any, inputs: dict[str, int]) -> Any:
+        said = await handler(context, inputs)
+        if context.attempt == 1:
+            faults.kill(context.worker)
+        return said
+
+    return run
+
+
 async def test_what_the_page_books_is_booked_once_although_its_worker_dies(
     example: Callable[[str], ModuleType],
     treadle_client: Client,
@@ -61,14 +74,8 @@ async def test_what_the_page_books_is_booked_once_although_its_worker_dies(
 ) -> None:
     module = example("invoices")
 
-    async def booked_twice(context: object, inputs: dict[str, int]) -> int:
-        number: int = await module.book(context, inputs)
-        if context.attempt == 1:  # type: ignore[attr-defined]
-            faults.kill(context.worker)  # type: ignore[attr-defined]
-        return number
-
     for name in ("w1", "w2"):
-        treadle_worker({"book": booked_twice, "list": module.write_list}, name=name)
+        treadle_worker({"book": done_twice(module.book, faults), "list": module.write_list}, name=name)
     work = [WorkSpec(id=capability, capability=capability, inputs={"amount": 5}) for capability in ("book", "list")]
     mission = await treadle_client.submit(MissionSpec(id="m", objective="an invoice", work=work))
     await run_until_idle()
@@ -92,14 +99,8 @@ async def test_what_the_page_takes_from_the_stock_is_taken_once_although_its_wor
 ) -> None:
     module = example("stock")
 
-    async def reserved_twice(context: object, inputs: dict[str, int]) -> str:
-        said: str = await module.reserve(context, inputs)
-        if context.attempt == 1:  # type: ignore[attr-defined]
-            faults.kill(context.worker)  # type: ignore[attr-defined]
-        return said
-
     for name in ("w1", "w2"):
-        treadle_worker({"reserve": reserved_twice}, name=name)
+        treadle_worker({"reserve": done_twice(module.reserve, faults)}, name=name)
     work = [WorkSpec(id="a", capability="reserve", inputs={"pieces": 5})]
     mission = await treadle_client.submit(MissionSpec(id="m", objective="an order", work=work))
     await run_until_idle()

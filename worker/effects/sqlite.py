@@ -73,7 +73,7 @@ class SqliteGate:
             gone = connection.execute("DELETE FROM treadle_effects WHERE noted < strftime('%s', 'now') - ?", (older_s,))
             return gone.rowcount
         except sqlite3.OperationalError as error:
-            raise Unavailable(f"{os.fspath(self.path)}: {error}; nothing was forgotten") from error
+            raise Unavailable(f"{self.path}: {error}; nothing was forgotten") from error
         finally:
             connection.close()
 

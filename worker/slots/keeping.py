@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from treadle.shared.containment import start_keeper
@@ -43,8 +42,7 @@ class Keeping:
     def _watch(self) -> None:
         while True:
             began_s = time.monotonic()
-            with suppress(ChildProcessError):  # it was reaped, by `stop`
-                self._keeper.wait_unreaped()
+            self._keeper.wait_unreaped()
             if self._is_over.is_set():
                 return
             how = exit_text(self._keeper.wait(1))
