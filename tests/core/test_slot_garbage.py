@@ -14,7 +14,7 @@ from asking import Asked, given_to
 from treadle.shared import codec
 from treadle.shared.model import GroupId
 from treadle.worker.loading import collect
-from treadle.worker.slots import enclosed
+from treadle.worker.slots import slot_process
 from treadle.worker.slots.errand import Packed, Reported
 from treadle.worker.slots.frames import FRAME_MAX, Kind, write
 from treadle.worker.slots.pool import Pool
@@ -136,7 +136,7 @@ async def test_an_emoji_too_many_in_a_failure_is_cut(pool: Pool) -> None:
 
 async def test_who_asks_and_never_listens_does_not_fill_its_worker(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each question too many has an answer, which has to be read."""
-    monkeypatch.setattr(enclosed, "UNSENT_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr(slot_process, "UNSENT_BYTES_MAX", 1 << 16)
     questions = write(Kind.ASK, 1, "save", body([])) * 20_000
     with pytest.raises(Reported, match="it does not read what it is answered"):
         await run(pool, Asked(), raw=questions, times=20)  # so many at once may come before the first is answered

@@ -19,12 +19,12 @@ from fleet import until
 from treadle.shared import keeper
 from treadle.shared.model import Capability, GroupId
 from treadle.shared.processes import Life, identity, life_of
-from treadle.worker.slots import enclosed, keeping
+from treadle.worker.slots import keeping, slot_process
 from treadle.worker.slots import pool as pools
-from treadle.worker.slots.enclosed import Ended, SlotProcess
 from treadle.worker.slots.frames import Kind, write
 from treadle.worker.slots.given import parts_of
 from treadle.worker.slots.pool import Pool
+from treadle.worker.slots.slot_process import Ended, SlotProcess
 
 pytestmark = pytest.mark.slow
 
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[object, str, Any]] = {
     "no file for its line": (socket, "socketpair", no_file),
     "no file for what it prints": (os, "pipe", no_file),
     "no thread": (threading.Thread, "start", no_thread),
-    "no process": (enclosed, "spawn", no_file),
+    "no process": (slot_process, "spawn", no_file),
     "no folder": (tempfile, "mkdtemp", no_file),
 }
 

@@ -25,11 +25,11 @@ from treadle.shared.model import Capability, GroupId
 
 from . import errand
 from .capture import Capture
-from .enclosed import Ended, SlotProcess
 from .environment import allowed
 from .folders import Folders, sweep
 from .frames import Kind
 from .keeping import Keeping
+from .slot_process import Ended, SlotProcess
 from .threads import in_thread
 
 IDLE_S = 30.0

@@ -22,7 +22,6 @@ from ..context import Blocked, Fail
 from ..handlers import Handler
 from ..programs import as_plain
 from . import errand, hearing
-from .enclosed import Ended, SlotProcess
 from .errand import Packed, Reported
 from .failures import Failure, printable
 from .frames import FRAME_MAX, Frame, Kind, write
@@ -30,6 +29,7 @@ from .given import Given, parts_of
 from .pool import Pool
 from .run import Run
 from .service import Service
+from .slot_process import Ended, SlotProcess
 
 ASKS_MAX = 64
 OVER = "it took longer than its time-out"
