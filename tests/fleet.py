@@ -182,7 +182,7 @@ async def until(
     predicate: Callable[[], Any],
     *,
     description: str,
-    timeout_s: float = 15.0,
+    timeout_s: float = 30.0,
     of: tuple[Member, ...] = (),
 ) -> Any:
     """What `predicate` gives, awaited where it must be, as soon as it is true; else fails, with the logs `of` Workers."""

@@ -13,7 +13,7 @@ from treadle.shared.store import Endpoint
 from treadle.shared.store.connection import Seen
 from treadle.worker import Handler, Worker
 
-READY_WITHIN_S = 10.0
+READY_WITHIN_S = 30.0
 Start = Callable[..., AbstractAsyncContextManager[Worker]]
 """How a story starts a Worker (`tests/story/conftest.py`)."""
 

@@ -67,9 +67,9 @@ async def test_a_handler_that_will_not_end_is_given_up_and_its_slot_goes_to_othe
         async with at_work(worker):
             mission = await client.submit(spec(WorkSpec(id="a", capability="deaf", timeout_s=0.1, retry=0)))
             with pytest.raises(MissionFailed, match=r"TimeoutError: it took longer than its time-out of 0\.1 s"):
-                await mission.results(timeout=5)
+                await mission.results(timeout=30)
             quickly = await client.submit(spec(WorkSpec(id="b", capability="quick"), id="n"))
-            assert await quickly.results(timeout=5) == {"b": 7}
+            assert await quickly.results(timeout=30) == {"b": 7}
             assert worker.handlers_left == 1
             assert "m/a: its task is given up, 1 so far" in caplog.text
             told = deaf.cancelled
@@ -115,7 +115,7 @@ async def test_a_worker_in_a_hurry_lets_handlers_save_and_waits_for_no_grace() -
 
     worker = a_worker(endpoint, grace_s=60.0, work=work)
     async with Client.connect(endpoint, actor="ann") as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with at_work(worker):
                 await client.submit(spec(WorkSpec(id="a", capability="work")))
                 await until(lambda: worker.running, description="it runs")
@@ -128,7 +128,7 @@ async def failed(endpoint: FakeEndpoint, **handlers: Any) -> Any:
     async with at_work(a_worker(endpoint, **handlers)), Client.connect(endpoint, actor="ann") as client:
         mission = await client.submit(spec(*(WorkSpec(id="a", capability=name, retry=0) for name in handlers)))
         with pytest.raises(MissionFailed) as caught:
-            await mission.results(timeout=10)
+            await mission.results(timeout=30)
     (failure,) = caught.value.failures
     return failure
 
@@ -181,7 +181,7 @@ async def test_a_dependencys_result_that_is_gone_fails_the_item_for_good_and_nam
         fakeredis.FakeRedis(server=endpoint.server).delete(*results(endpoint))
         async with at_work(a_worker(endpoint, use=use)):
             with pytest.raises(MissionFailed) as caught:
-                await mission.results(timeout=10)
+                await mission.results(timeout=30)
     (failure,) = caught.value.failures
     assert (failure.item, failure.type) == ("b", "Expired")
     assert failure.text.startswith(

@@ -84,7 +84,7 @@ async def test_br_89_each_background_task_that_raises_ends_its_worker_and_its_wo
                 await worker.run()
         assert raised == [name]
         async with at_work(a_worker(endpoint, "two", ttl_s=TTL_S, work=work)):
-            assert await mission.results(timeout=10) == {"a": "two"}
+            assert await mission.results(timeout=30) == {"a": "two"}
 
 
 PROGRAM = """

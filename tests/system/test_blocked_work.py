@@ -37,7 +37,7 @@ async def test_l12_a_slot_is_free_within_a_second_of_a_block_and_goes_on_soon_af
         assert follower.at_ms - block.at_ms <= 1000
     for number in range(4):
         assert await mission.unblock(f"q{number}", number) is ItemState.QUEUED
-    results = await mission.results(timeout=10)
+    results = await mission.results(timeout=30)
     assert [results[f"q{number}"]["resolution"] for number in range(4)] == [0, 1, 2, 3]
     log = await desk.log("m")
     for event in (event for event in log if event.kind is K.UNBLOCKED):

@@ -72,7 +72,7 @@ async def test_a_command_stops_the_handler_of_what_it_ends(by: str, renewing: bo
                 id="n", objective="o", work=[WorkSpec(id="b", capability="work"), WorkSpec(id="c", capability="work")]
             )
         )
-        assert await other.results(timeout=5) == {"b": 1, "c": 1}
+        assert await other.results(timeout=30) == {"b": 1, "c": 1}
         (view,) = await store.items(mission.group)
     assert view.state is (ItemState.FAILED if by == "fail" else ItemState.CANCELLED)
 
@@ -97,7 +97,7 @@ async def test_a_retryable_failure_is_made_again_and_a_final_one_is_not() -> Non
         a_store(endpoint) as store,
     ):
         mission = await client.submit(MissionSpec(id="m", objective="o", work=[WorkSpec(id="a", capability="work")]))
-        assert await mission.results(timeout=10) == {"a": 2}
+        assert await mission.results(timeout=30) == {"a": 2}
         await client.submit(MissionSpec(id="n", objective="o", work=[WorkSpec(id="b", capability="odd")]))
 
         async def failed() -> list[str]:

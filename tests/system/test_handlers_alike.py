@@ -34,7 +34,7 @@ async def failures(desk: Desk, *items: WorkSpec) -> dict[str, tuple[str, str, in
         await mission.results(timeout=60)
     await until(lambda: _all_ended(desk, "bad", len(items)), description="all have ended")
     with pytest.raises(MissionFailed) as failed:
-        await mission.results(timeout=5)
+        await mission.results(timeout=30)
     runs = {name: view.lease_number for name, view in (await mission.items()).items()}
     return {one.item: (one.type, one.text, runs[one.item]) for one in failed.value.failures}
 
@@ -176,7 +176,7 @@ async def test_what_a_handler_leaves_running_holds_back_neither_its_result_nor_i
     pids = await mission.results(timeout=50)
     assert {one.lease_number for one in (await mission.items()).values()} == {1}
     other = await desk.submit("n", work("a", "slow", {"s": 0}), work("b", "slow", {"s": 0}))
-    assert await other.results(timeout=15) == {"a": "slept", "b": "slept"}
+    assert await other.results(timeout=30) == {"a": "slept", "b": "slept"}
     if runtime == "process":
         assert len(set(pids.values())) == len(left)
         await until(lambda: not any(map(identity, pids.values())), description="their processes are ended")

@@ -43,10 +43,10 @@ async def test_whatever_a_handler_raises_fails_its_item_and_the_worker_goes_on(n
             MissionSpec(id="m", objective="bad", work=[WorkSpec(id="a", capability="bad", retry=0)])
         )
         with pytest.raises(MissionFailed) as caught:
-            await first.results(timeout=10)
+            await first.results(timeout=30)
         assert [(failure.item, failure.type) for failure in caught.value.failures] == [("a", name)]
         second = await client.submit(MissionSpec(id="n", objective="good", work=[WorkSpec(id="b", capability="good")]))
-        assert await second.results(timeout=10) == {"b": 1}
+        assert await second.results(timeout=30) == {"b": 1}
 
 
 async def test_a_yield_that_is_stored_ends_its_run_also_where_the_handler_stopped_waiting_for_it() -> None:
@@ -76,7 +76,7 @@ async def test_a_yield_that_is_stored_ends_its_run_also_where_the_handler_stoppe
         await until(lambda: alive.get("one") == 1, description="the first Worker runs it")
         async with at_work(second):
             first.stop()
-            assert (await mission.results(timeout=10))["a"] < 200
+            assert (await mission.results(timeout=30))["a"] < 200
     assert most_at_once == 1
 
 
@@ -102,4 +102,4 @@ async def test_what_is_asked_after_the_session_is_over_is_answered_and_a_new_ses
         session = Session(AgentId("one"), 1, 500, (Capability("work"),), store.replid)
         await Authority(store).close_session(session)  # what a tick does to a session that was silent for too long
         await store.aclose()
-        assert await mission.results(timeout=10) == {"a": 2}
+        assert await mission.results(timeout=30) == {"a": 2}

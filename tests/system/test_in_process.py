@@ -56,7 +56,7 @@ async def test_a_store_that_cannot_give_what_a_run_begins_with_is_no_failure_of_
 
     async with at_work(a_worker(FaultyEndpoint(inner, fault), work=work)), Client.connect(inner, actor="ann") as client:
         mission = await client.submit(spec(item("a"), item("b", after=["a"])))
-        assert await mission.results(timeout=10) == {"a": [1, {}], "b": [1, {"a": [1, {}]}]}
+        assert await mission.results(timeout=30) == {"a": [1, {}], "b": [1, {"a": [1, {}]}]}
     assert len(refused) == 3
 
 
@@ -80,7 +80,7 @@ async def test_a_write_whose_lease_is_over_is_refused_and_its_handler_is_told(ca
     with caplog.at_level(logging.WARNING):
         async with at_work(worker), Client.connect(endpoint, actor="ann") as client:
             mission = await client.submit(spec(item("a")))
-            assert await mission.results(timeout=10) == {"a": 2}
+            assert await mission.results(timeout=30) == {"a": 2}
     assert said == ["cancelled: True"]
     assert [record.message for record in caplog.records if "m/a: lease lost" in record.message]
 
@@ -109,7 +109,7 @@ async def test_what_led_to_a_run_does_not_end_it_when_it_is_read_late() -> None:
         await until(has_lapsed, description="the lease lapsed while its holder was cut off")
         await store.aclose()
         endpoint.fault = heard
-        assert await mission.results(timeout=10) == {"a": 2, "b": 1}
+        assert await mission.results(timeout=30) == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize("end", ["SystemExit", "KeyError", "no bytes", "its own cancellation"])
@@ -132,8 +132,8 @@ async def test_whatever_a_handler_does_is_its_items_outcome_and_never_the_worker
 
     async with at_work(a_worker(endpoint, work=work, other=other)), Client.connect(endpoint, actor="ann") as client:
         with pytest.raises(MissionFailed, match='"m" failed: a: '):
-            await (await client.submit(spec(item("a", retry=0)))).results(timeout=10)
-        assert await (await client.submit(spec(item("a", "other"), id="n"))).results(timeout=10) == {"a": 7}
+            await (await client.submit(spec(item("a", retry=0)))).results(timeout=30)
+        assert await (await client.submit(spec(item("a", "other"), id="n"))).results(timeout=30) == {"a": 7}
 
 
 async def test_a_handler_may_save_from_several_tasks_and_give_up_waiting_for_one() -> None:
@@ -153,7 +153,7 @@ async def test_a_handler_may_save_from_several_tasks_and_give_up_waiting_for_one
 
     async with at_work(a_worker(inner, work=work)), Client.connect(inner, actor="ann") as client:
         mission = await client.submit(spec(item("a")))
-        assert await mission.results(timeout=10) == {"a": [1, {"last": True}]}
+        assert await mission.results(timeout=30) == {"a": [1, {"last": True}]}
         saved = [event async for event in mission.events() if event.kind is K.PROGRESS_SAVED]
     assert [event.get("number") for event in saved] == [str(number) for number in range(1, 8)]
 
@@ -218,7 +218,7 @@ async def test_what_a_new_runtime_cannot_run_is_given_back_at_once() -> None:
                 first.cancel()
         two = a_worker(inner, "two", slots=4, work=work, old=work)
         async with at_work(a_worker(inner, slots=1, work=work), two):
-            assert await mission.results(timeout=10) == {"a": 1, "b": 2, "c": 3}
+            assert await mission.results(timeout=30) == {"a": 1, "b": 2, "c": 3}
 
 
 async def test_what_a_full_worker_leaves_wakes_another_that_comes_to_listen_only_then() -> None:
@@ -266,11 +266,11 @@ async def test_a_pattern_of_missions_leaves_the_others_alone_whatever_they_are_c
         odd = await client.submit(spec(item("{1}:i 2/3"), id="team/ä {0}:*"))
         other = await client.submit(spec(item("a"), id="other"))
         async with at_work(a_worker(inner, "wörker {1}", groups="team/*", work=work)):
-            assert await odd.results(timeout=5) == {"{1}:i 2/3": "wörker {1}"}
+            assert await odd.results(timeout=30) == {"{1}:i 2/3": "wörker {1}"}
             with pytest.raises(TimeoutError):
                 await other.results(timeout=0.1)
         async with at_work(a_worker(inner, work=work)):
-            assert await other.results(timeout=5) == {"a": "one"}
+            assert await other.results(timeout=30) == {"a": "one"}
 
 
 # --- BR-11: after each single command of the claim path ---
@@ -381,6 +381,6 @@ async def test_whatever_stands_in_an_inbox_its_worker_goes_on() -> None:
             for entry in (b"not a bell", b"\xff\xfe", b"m 1 x 2", b""):
                 await raw.rpush(keys.inbox(store.base(partition), "one"), entry)
         mission = await client.submit(spec(item("a")))
-        assert await mission.results(timeout=10) == {"a": 1}
+        assert await mission.results(timeout=30) == {"a": 1}
         await raw.aclose()
         await store.aclose()

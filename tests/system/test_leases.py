@@ -56,7 +56,7 @@ async def test_br_07_a_blocked_event_loop_loses_nothing_and_is_told(fleet: Fleet
     mission = await desk.submit("m", WorkSpec(id="a", capability="fleet.block", inputs={"block_s": 3.0}))
     await until(lambda: fleet.lines("a"), description="it runs")
     fleet.start()
-    assert await mission.results(timeout=15) == {"a": 1}
+    assert await mission.results(timeout=30) == {"a": 1}
     log = await desk.log("m")
     (run,) = runs_of(log)
     assert (run.number, run.ended_by) == (1, K.SUBMITTED)
@@ -80,7 +80,7 @@ async def test_s5_a_call_that_holds_the_interpreter_lock_past_the_ttl_loses_its_
     mission = await desk.submit("m", WorkSpec(id="a", capability="bad.lock", inputs={"for_s": 3.0}))
     await until(lambda: fleet.lines("a", "begin"), description="it runs", of=(first,))
     fleet.start("two", arguments=BAD)
-    assert await mission.results(timeout=15) == {"a": 2}
+    assert await mission.results(timeout=30) == {"a": 2}
     await until(lambda: fleet.lines("a", "out", worker="one"), description="its handler has unwound", of=(first,))
     (out,) = fleet.lines("a", "out", worker="one")
     assert out.more == {"is_lost": True, "why": "lease lost (WORK_LEASE_EXPIRED)"}

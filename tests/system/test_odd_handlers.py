@@ -107,7 +107,7 @@ async def test_a_handler_that_ends_the_event_loop_ends_its_worker_in_order_and_t
     assert first.exit_status(within_s=5) == 1, first.tail()
     assert first.said(rf"a handler ended the event loop \(.*{said}.*\); running: .*m/a.* ends with status 1")
     assert "Traceback" not in first.log_text()
-    assert await mission.results(timeout=8) == {"a": 2}
+    assert await mission.results(timeout=30) == {"a": 2}
     await until(lambda: fleet.lines("b", "begin", worker="two"), description="b went back too", of=(second,))
     assert not await desk.of_kind("m", K.LAPSED)
     assert not await desk.of_kind("n", K.LAPSED)
@@ -126,7 +126,7 @@ async def test_a_handler_that_takes_the_loop_apart_ends_its_worker_and_the_work_
     assert first.said("items go on elsewhere when their leases are over")
     assert "Traceback" not in first.log_text()
     fleet.start("two", arguments=ODD)
-    assert await mission.results(timeout=10) == {"a": 2}
+    assert await mission.results(timeout=30) == {"a": 2}
 
 
 def alone(worker: Member) -> bool:
@@ -152,7 +152,7 @@ async def test_a_forked_child_that_comes_back_to_the_worker_ends_there(
     worker = fleet.start(arguments=ODD)
     await fleet.ready()
     mission = await desk.submit("m", odd("a", kind, how=how))
-    results = await mission.results(timeout=10)
+    results = await mission.results(timeout=30)
     (line,) = fleet.lines("a", "forked")
     assert results == {"a": line.more["child"]}
     await until(lambda: alone(worker), description="the child has ended", of=(worker,))
@@ -160,7 +160,7 @@ async def test_a_forked_child_that_comes_back_to_the_worker_ends_there(
     assert [event.by for event in await desk.of_kind("m", K.SUBMITTED)] == ["w1@1"]
     assert not await desk.of_kind("m", K.PROGRESS_SAVED)
     again = await desk.submit("n", sleeper("b", 0.0))
-    assert set(await again.results(timeout=5)) == {"b"}
+    assert set(await again.results(timeout=30)) == {"b"}
     worker.signal(signal.SIGTERM)
     assert worker.exit_status(within_s=5) == 0, worker.tail()
 
@@ -169,7 +169,7 @@ async def test_a_forked_child_obeys_a_sigterm(fleet: Fleet, desk: Desk) -> None:
     worker = fleet.start(arguments=ODD)
     await fleet.ready()
     mission = await desk.submit("m", odd("a", "odd.obeys"))
-    assert await mission.results(timeout=10) == {"a": signal.SIGTERM}
+    assert await mission.results(timeout=30) == {"a": signal.SIGTERM}
     worker.signal(signal.SIGTERM)
     assert worker.exit_status(within_s=5) == 0, worker.tail()
 
@@ -202,5 +202,5 @@ async def test_odd_values_are_their_items_failure_or_result_and_the_worker_goes_
     else:
         await job.result(timeout=60)
     other = await desk.submit("n", sleeper("b", 0.0))
-    await other.results(timeout=5)
+    await other.results(timeout=30)
     assert len(worker.log_text()) < 20_000

@@ -102,7 +102,7 @@ async def test_a_worker_stopped_past_the_ttl_is_relieved_in_time_and_told_and_go
 
     other.kill()
     again = await desk.submit("n", chain("b", steps=2, step_s=0.01))
-    await again.results(timeout=10)
+    await again.results(timeout=30)
     assert {line.worker for line in fleet.lines("b")} == {stopped.name}
     assert stopped.child.poll() is None
 
@@ -125,7 +125,7 @@ async def test_every_late_write_of_a_relieved_worker_is_refused_and_changes_noth
     fleet.start("other")
     await until(lambda: fleet.lines("a", "begin"), description="the item runs elsewhere", of=tuple(fleet.members))
     if moment == "after the other has ended it":
-        await mission.results(timeout=10)
+        await mission.results(timeout=30)
     before = group_keys(server, mission)
     target = (mission.group, grant.item, grant.ownership_epoch, grant.lease.lease_id)
     late: tuple[Operation, ...] = (
@@ -146,7 +146,7 @@ async def test_every_late_write_of_a_relieved_worker_is_refused_and_changes_noth
     if moment == "after the other has ended it":
         assert group_keys(server, mission) == before
     assert [event for event in await desk.log("m") if event.by == "zombie@1" and event.seq > grant.seq + 1] == []
-    assert await mission.results(timeout=10) == {"a": 2}
+    assert await mission.results(timeout=30) == {"a": 2}
     await authority.aclose()
 
 
@@ -170,7 +170,7 @@ async def test_a_worker_stopped_past_its_sessions_end_opens_a_new_one_and_goes_o
     assert fleet.lines("a", "cancelled", worker="one")
     other.kill()
     again = await desk.submit("n", chain("b", steps=2, step_s=0.01))
-    await again.results(timeout=10)
+    await again.results(timeout=30)
     await check(desk, fleet, mission, work)
 
 

@@ -70,7 +70,7 @@ async def test_br_55_an_item_that_cannot_be_read_is_parked_with_the_digest_and_a
 
             await until(are_done, description="b and c are done")
             other = await client.submit(MissionSpec(id="n", objective="o", work=[work_[1]]))
-            assert await other.results(timeout=5) == {"b": "b"}, "the Worker lives"
+            assert await other.results(timeout=30) == {"b": "b"}, "the Worker lives"
         log = await whole_log(store, "m")
         (parked,) = [event for event in log if event.kind is K.PARKED]
         assert (parked.item, parked.get("reason"), parked.get("lost_runs")) == ("a", "POISON", "0")

@@ -128,5 +128,5 @@ async def test_br_55_an_item_that_no_grant_can_tell_halts_its_group_and_its_work
 
             await until(is_halted, description="its Group is halted")
             other = await client.submit(MissionSpec(id="n", objective="o", work=items))
-            assert await other.results(timeout=5) == {"a": LONG, "b": LONG}
+            assert await other.results(timeout=30) == {"a": LONG, "b": LONG}
         await store.aclose()

@@ -93,7 +93,7 @@ async def test_a_runtime_whose_successor_has_come_and_gone_does_not_come_back(fl
     assert not older.said("session 3 is open")
     mission = await desk.submit("m", chain("a", steps=1, step_s=0.01))
     await fleet.ready(fleet.start("two"))
-    await mission.results(timeout=10)
+    await mission.results(timeout=30)
     assert {line.worker for line in fleet.lines("a")} == {"two"}
 
 
@@ -105,7 +105,7 @@ async def test_an_idle_older_runtime_is_told_within_two_lease_ttls(fleet: Fleet,
     await fleet.ready(newer)
     assert older.exit_status(within_s=2 * fleet.ttl_s + 1) == REPLACED, older.tail()
     mission = await desk.submit("m", chain("a", steps=1, step_s=0.01))
-    await mission.results(timeout=10)
+    await mission.results(timeout=30)
     newer.signal(signal.SIGTERM)
     assert newer.exit_status(within_s=2) == 0
 

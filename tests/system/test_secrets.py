@@ -91,7 +91,7 @@ async def test_br_95_secrets_of_a_payload_are_in_no_log_no_table_and_no_event(
         await until(has_ended, description="all have ended", of=(worker,))
         await mission.unblock("blocked", {"go": "on"})
         with pytest.raises(TreadleError) as failed:
-            await mission.results(timeout=10)
+            await mission.results(timeout=30)
     assert worker.said(r"it cannot be used: .*\*\*\*.* at https://\*\*\*@example.org"), worker.tail()
     assert worker.said("somebody must look at \\*\\*\\*"), worker.tail()
     for what in ("misfit", "refused", "raised"):
@@ -210,7 +210,7 @@ async def test_br_95_a_worker_and_a_client_at_work_never_name_the_password_of_th
         async with Client.connect(locked, actor="ann") as client:
             work = WorkSpec(id="a", capability="secret.kept", inputs={"n": 1})
             mission = await client.submit(MissionSpec(id="m", objective="o", work=[work]))
-            assert await mission.results(timeout=15) == {"a": {"n": 1}}, fleet.tell()
+            assert await mission.results(timeout=30) == {"a": {"n": 1}}, fleet.tell()
             said += [client, mission, vars(client)]
         store = await Store.connect(locked)
         said += [store, store.endpoint, RedisEndpoint(locked), vars(store)]

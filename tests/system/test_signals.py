@@ -50,7 +50,7 @@ async def stopped_after(steps: int) -> ItemState:
         (left,) = await store.items(mission.group)
         assert left.state in (ItemState.OFFERED, ItemState.VERIFIED), f"told after {steps} steps: {left.state}"
         async with at_work(a_worker(endpoint, "two", ttl_s=60.0, work=work)):
-            results = await mission.results(timeout=10)
+            results = await mission.results(timeout=30)
         kinds = Counter(event.kind for event in await whole_log(store, "m"))
         await store.aclose()
     assert set(results) == {"a"}

@@ -112,7 +112,7 @@ async def test_br_31_a_server_that_loads_its_data_is_waited_for(
         await until(lambda: waits_of(member), description="it waits, and says so", of=(member,))
         assert "LOADING" in waits_of(member)[0] or "loading the dataset" in waits_of(member)[0]
         await fleet.ready()
-        await mission.results(timeout=10)
+        await mission.results(timeout=30)
         await works_on(fleet, desk, "n")
         assert 1 <= len(waits_of(member)) <= 5, "seldom enough to read"
         assert not member.said("ERROR|Traceback"), member.tail()

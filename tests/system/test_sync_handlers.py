@@ -114,7 +114,7 @@ async def test_a_plain_function_has_typed_inputs_checkpoints_results_and_its_log
     with caplog.at_level(logging.INFO):
         async with at_work(a_worker(endpoint, work)), Client.connect(endpoint, actor="ann") as client:
             mission = await client.submit(spec(item("a", inputs=work.spec(names=["x", "y"]).inputs)))
-            results = await mission.results(timeout=10)
+            results = await mission.results(timeout=30)
     assert results == {"a": {"count": 2, "where": "here"}}
     assert work.spec(names=[]).result_of(results["a"]) == Counted(2, "here")
     assert len(await events(endpoint, K.PROGRESS_SAVED)) == 2
@@ -154,9 +154,9 @@ async def test_plain_functions_run_side_by_side_up_to_the_slots_and_never_block_
         blocked = await client.submit(spec(*(item(f"b{n}", "block") for n in range(2))))
         await until(lambda: most == 2, description="two threads at once")
         ticking = await client.submit(spec(*(item(f"t{n}", "tick") for n in range(5)), id="n"))
-        assert set((await ticking.results(timeout=10)).values()) == {2}
+        assert set((await ticking.results(timeout=30)).values()) == {2}
         release.set()
-        assert await blocked.results(timeout=10) == {"b0": 1, "b1": 1}
+        assert await blocked.results(timeout=30) == {"b0": 1, "b1": 1}
     assert worker.handlers_left == 0
 
 
@@ -185,7 +185,7 @@ async def test_a_stopped_worker_ends_a_plain_function_at_its_next_checkpoint_and
         await until(lambda: seen.count(("one", "step")) > 3, description="it works")
         async with at_work(second):
             first.stop()
-            assert await mission.results(timeout=10) == {"a": [2, True]}
+            assert await mission.results(timeout=30) == {"a": [2, True]}
     assert seen.count(("one", "stopped")) == 1
     assert seen.index(("one", "out")) < seen.index(("two", "step")), "the slot is free when the thread has unwound"
     assert seen.count(("one", "step")) + seen.count(("two", "step")) == 40
@@ -222,7 +222,7 @@ async def test_a_plain_function_whose_lease_is_lost_is_told_and_ends_at_its_next
         async with a_store(endpoint) as store:
             session = Session(AgentId("one"), 1, 500, (Capability("work"),), store.replid)
             await Authority(store).close_session(session)
-            assert await mission.results(timeout=10) == {"a": 2}
+            assert await mission.results(timeout=30) == {"a": 2}
         assert worker.handlers_left == 1
         assert "m/a: its thread is given up, 1 so far" in caplog.text
         release.set()
@@ -273,7 +273,7 @@ async def test_a_run_that_takes_longer_than_its_time_out_fails_with_it_and_the_s
         assert evidence["text"] == "it took longer than its time-out of 0.2 s"
         assert evidence["retryable"] is True
         quick = await client.submit(spec(item("b", "other"), id="n"))
-        assert await quick.results(timeout=5) == {"b": 7}
+        assert await quick.results(timeout=30) == {"b": 7}
         release.set()
         await until(lambda: stopped, description="the handler was told")
         await until(lambda: worker.handlers_left == 0, description="no thread is left")

@@ -37,7 +37,7 @@ async def test_an_idle_worker_ends_at_once(fleet: Fleet, desk: Desk) -> None:
     worker = fleet.start()
     await fleet.ready()
     mission = await desk.submit("m", chain("a", steps=1))
-    await mission.results(timeout=10)
+    await mission.results(timeout=30)
     assert ended(worker, within_s=MARGIN_S)[0] == 0, worker.tail()
 
 
@@ -89,7 +89,7 @@ async def test_br_21_intake_stops_what_ends_in_the_grace_is_kept_and_the_rest_go
     assert states == {"short": ItemState.VERIFIED, "endless": ItemState.OFFERED}
     assert await desk.of_kind("m", K.LAPSED) == await desk.of_kind("m", K.FAILED) == []
     fleet.start("two", slots=2)
-    assert set(await waiting.results(timeout=10)) == {"third", "fourth"}
+    assert set(await waiting.results(timeout=30)) == {"third", "fourth"}
     await until(lambda: len(fleet.lines("endless", "begin")) == 2, description="the rest runs elsewhere, at once")
 
 

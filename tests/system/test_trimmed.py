@@ -46,7 +46,7 @@ async def test_c10_what_a_worker_lost_comes_back_from_its_slice_of_the_snapshot(
             made = await snapshots.create(store, GROUP, keep=0)
             assert made.first == made.through + 1
             async with at_work(worker):
-                assert await mission.results(timeout=10) == {"a": 2, "b": 1, "c": 1}
+                assert await mission.results(timeout=30) == {"a": 2, "b": 1, "c": 1}
             assert f"taken up from its Snapshot at {made.through}" in caplog.text
             assert "is halted" not in caplog.text
         finally:
@@ -68,7 +68,7 @@ async def test_s13_a_damaged_snapshot_is_no_state_to_go_on_from(caplog: pytest.L
             key = keys.snapshot(store.base(store.partition_of(GROUP)), GROUP)
             await store.run(lambda raw: raw.hset(key, "1", b"x" * 10))
             async with at_work(worker):
-                assert await client.mission("other").results(timeout=10) == {"a": 1, "b": 1}
+                assert await client.mission("other").results(timeout=30) == {"a": 1, "b": 1}
             assert "group m is halted here" in caplog.text
             assert "altered" in caplog.text or "replaced" in caplog.text or "not whole" in caplog.text
         finally:
