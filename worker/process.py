@@ -158,13 +158,12 @@ class Process:
         return self._presses == [signal.SIGINT] and os.isatty(2)
 
     def _obey(self) -> None:
-        """Does as it is told, in a thread of its own, since the loop may be blocked just now."""
-        with suppress(OSError):  # a handler closed all files, the loop's too: this process ends by that
-            self._insist()
+        """Does as it is told, in a thread of its own, since the loop may be blocked just now.
 
-    def _insist(self) -> None:
-        """Ends this process where a handler will neither return nor be cancelled: its work is given back."""
+        Ends this process where a handler will neither return nor be cancelled: its work is given back.
+        """
         over_s: float | None = None
+        is_told = False
         status = Exit.DONE
         while (told := self._signals.next(over_s)) is not None:
             if over_s is None:
@@ -172,14 +171,17 @@ class Process:
             if told == 0:
                 status = Exit.UNFORESEEN
                 continue
-            if told in (signal.SIGTERM, signal.SIGINT):
+            is_press = told in (signal.SIGTERM, signal.SIGINT)
+            if is_press:
                 self._presses.append(told)
             if len(self._presses) > 1:
                 os._exit(Exit.SIGNALLED + told)
             if told == signal.SIGINT and self._explains:
                 say(self._explanation())
-            with suppress(RuntimeError):  # the loop is closed: it is about to end
-                self._loop.call_soon_threadsafe(self._stop)
+            if is_press or not is_told:  # DRAIN once: a storm of it would leave the loop nothing else to do
+                is_told = True
+                with suppress(RuntimeError):  # the loop is closed: it is about to end
+                    self._loop.call_soon_threadsafe(self._stop)
         running = ", ".join(self._worker.running[:RUNNING_SHOWN_MAX]) or "none is at work"
         back = "what it held is given back" if self._worker.abandon() else "its leases lapse by themselves"
         say(f"treadle-worker: a handler will not end ({running}); ended without it, {back}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar, cast
@@ -275,8 +276,9 @@ class Link:
             raise translate(error, self.endpoint.shown) from cause(error)
 
     async def aclose(self) -> None:
-        """Closes the connection; a later call makes a new one."""
-        await self._client.aclose()
+        """Closes the connection; a later call makes a new one. That it could not be done politely in time is no failure."""
+        with suppress(RedisError, OSError):
+            await self._client.aclose()
 
 
 class SyncLink:

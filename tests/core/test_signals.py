@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import time
@@ -61,3 +62,14 @@ def test_a_signal_that_was_not_listened_to_is_none(signals: Signals) -> None:
 
 def test_nothing_that_comes_is_none_in_time(signals: Signals) -> None:
     assert signals.next(time.monotonic()) is None
+
+
+def test_however_many_come_the_moment_is_kept(signals: Signals) -> None:
+    for _ in range(9):
+        signals.tell(signal.SIGUSR1)
+    assert signals.next(time.monotonic()) is None
+
+
+def test_its_handler_is_no_code_that_the_next_signal_could_come_in_the_middle_of(signals: Signals) -> None:
+    del signals
+    assert inspect.isbuiltin(signal.getsignal(signal.SIGUSR1))

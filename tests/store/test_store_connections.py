@@ -6,6 +6,8 @@ import random
 from typing import Any
 
 import anyio
+import pytest
+import redis
 from store.world import World
 from treadle.shared.model import AgentId, Capability
 from treadle.shared.store import Authority
@@ -82,3 +84,23 @@ async def test_a_worker_that_gives_up_waiting_a_hundred_times_has_one_connection
             assert await authority.wait(session, tokens=True, timeout_s=5) is None
     await authority.close_session(session)
     await authority.aclose()
+
+
+async def test_a_connection_that_cannot_be_closed_politely_in_time_is_closed(
+    endpoint: FaultyEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server stands still, or this process did: all that was asked had its answer before."""
+    link = Link(endpoint, timeout_s=10)
+    await answers_are_its_own(link)
+    (connection,) = link._client.opened().connection_pool._available_connections
+    disconnect = connection.disconnect
+
+    async def late(**how: Any) -> None:
+        await disconnect(**how)
+        raise redis.exceptions.TimeoutError("Timed out closing connection after 1.0")
+
+    monkeypatch.setattr(connection, "disconnect", late)
+    await link.aclose()
+    monkeypatch.undo()
+    await answers_are_its_own(link)
+    await link.aclose()

@@ -80,14 +80,16 @@ async def test_br_19_signals_that_come_all_the_time_do_no_harm_at_whatever_line_
     await fleet.ready()
     mission = await desk.submit("m", *(chain(f"i{n}", steps=1_000, step_s=0.01) for n in range(2)))
     await until(lambda: len(fleet.lines(what="step")) > 4, description="both are at work", of=(worker,))
+    (record,) = fleet.folder.glob("treadle-workers/*.json")
     sent = 0
-    while list(fleet.folder.glob("treadle-workers/*.json")):
+    while record.exists():
         os.kill(worker.child.pid, signal.SIGUSR2)
         sent += 1
         await asyncio.sleep(0)
     assert worker.exit_status(within_s=10) in (0, -signal.SIGUSR2), worker.tail()  # the latter when all was done
     assert sent > 10
     assert "Traceback" not in worker.log_text()
+    assert worker.log_text().count("stopping: ") == 1, "a storm is heard once"
     assert {view.state for view in await desk.store.items(mission.group)} == {ItemState.OFFERED}
     assert len(await desk.of_kind("m", K.CHECKPOINTED)) == 2
     assert await desk.of_kind("m", K.LAPSED) == []
