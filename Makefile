@@ -79,9 +79,7 @@ lint: $(STAMP) ## Format, lint and types
 
 # A test file that cannot be imported is found in seconds, not when its turn comes after half an hour.
 collect: $(STAMP)
-	@for tests in "$(SHARED_TESTS)" "$(ALONE_TESTS)"; do \
-		found="$$($(PYTEST) --quiet --collect-only $$tests)" || { echo "$$found" | grep -v :: >&2; exit 1; }; \
-	done
+	@found="$$($(PYTEST) --quiet --collect-only $(SHARED_TESTS) $(ALONE_TESTS))" || { echo "$$found" | grep -v :: >&2; exit 1; }
 
 check: lint collect ## The quick round: format, lint, types and the fast tests
 	@$(PYTEST) -n 2 -m "not slow" $(FAST_TESTS)
