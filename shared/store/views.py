@@ -317,9 +317,9 @@ async def some_items(client: Any, base: str, group: GroupId, ids: list[ItemId], 
             result, failure = raw.get(b"rs"), raw.get(b"fl", b"")
             # One long body at a time: a page of them could be gigabytes.
             if bodies and b"rsx" in raw:
-                result = await client.get(keys.body(base, group, item, "rs"))
+                result = await body(client, base, group, item, "rs")
             if bodies and b"flx" in raw:
-                failure = await client.get(keys.body(base, group, item, "fl")) or b""
+                failure = await body(client, base, group, item, "fl") or b""
             view = _item(group, item, raw, result if bodies else None, failure if bodies else b"", at_ms)
             if b"br" in raw:
                 view = replace(view, blocked=await block(client, base, group, item, raw))

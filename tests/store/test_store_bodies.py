@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from builders import GROUP, a_new_item
 from store.scheduled import JOBS, a_schedule, standing, until_due
-from store.world import World, a_begin, a_commit, a_release, a_save, a_submit, a_take
+from store.world import World, a_begin, a_commit, a_fail, a_release, a_save, a_submit, a_take
 from treadle.shared import codec
-from treadle.shared.model import GroupId, ItemId
+from treadle.shared.model import Grant, GroupId, ItemId
 from treadle.shared.schedules import Interval
 from treadle.shared.store import keys, pictures, stuck, verifying
 from treadle.shared.store.timetable import schedule
@@ -107,6 +110,19 @@ async def test_what_people_look_at_is_shown_without_the_body_that_cannot_be_read
     found = await pictures.why(world.store, GroupId(GROUP), ITEM)
     assert found is not None
     assert (found.failure, found.blocked) == ("", None)
+
+
+@pytest.mark.parametrize(("end", "body"), [(a_submit, "rs"), (a_fail, "fl")])
+async def test_all_others_are_read_though_one_result_or_its_evidence_cannot_be(
+    end: Callable[[Grant, bytes], Any], body: str, world: World
+) -> None:
+    await world.mission(GROUP, *(a_new_item(item) for item in "ab"))
+    hand = await world.hand()
+    for grant in await hand.take(most=2, slots=2):
+        assert (await hand.do(end(grant, LONG))).code == "OK"
+    await make_a_list(world, body)
+    found = await world.store.items(GroupId(GROUP), bodies=True)
+    assert [view.result or view.failure for view in found] == [b"", LONG], "as where it is gone"
 
 
 ODD = (b"\xc1 x", b"a b c", b"-1", b"1e400", b"nan", b"1\n2", b"0x10", b"1.5", b"")
